@@ -1,0 +1,138 @@
+"""Inject in plain torch: gather segments, turn K, hand out per layer or scatter into paged caches.
+
+Owns: the meaning of the op. Does not own: speed on GPUs (triton.py) or on CPUs (cpu.py).
+Invariant: a segment with delta 0, a layer without RoPE, every V and every unrotated channel keep
+their bits; everything else is turned in fp32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from inferscale_kernels.caches import CacheTable
+from inferscale_kernels.layout import item_shape, k_plane, v_plane
+from inferscale_kernels.rope import RopeTable
+from inferscale_kernels.segments import Run, check_segments, runs, target_tokens
+
+_CHUNK_TOKENS = 128
+
+
+class RotatedKV(NamedTuple):
+    """K [L, T, H, D] and V [L, T, H, D] (V of width 0 for MLA), contiguous per layer."""
+
+    k: Tensor
+    v: Tensor
+
+
+def empty_kv(staging: Tensor, tokens: int) -> RotatedKV:
+    """Uninitialised outputs for `rotate_into`, for `tokens` target rows."""
+    shape = item_shape(staging)
+    k_size = (shape.layers, tokens, shape.heads, shape.head_dim)
+    v_size = (*k_size[:3], shape.head_dim if shape.has_values else 0)
+    return RotatedKV(staging.new_empty(k_size), staging.new_empty(v_size))
+
+
+def rotate(staging: Tensor, segments: Tensor, rope: RopeTable) -> RotatedKV:
+    """Gather all segments and turn K, for all layers at once.
+
+    Args:
+        staging: [T_total, L, 2, H, D] (or MLA [T_total, L, 1, C]), model dtype, contiguous.
+        segments: int64 [S, 4]: source row, tokens, delta in positions, target row.
+        rope: rotary geometry of the L layers.
+
+    Returns:
+        K and V by target row. Rows that no segment covers are uninitialised.
+
+    Raises:
+        ValueError: shapes or bounds do not fit.
+    """
+    out = empty_kv(staging, target_tokens(segments))
+    rotate_into(staging, segments, rope, out)
+    return out
+
+
+def rotate_into(staging: Tensor, segments: Tensor, rope: RopeTable, out: RotatedKV) -> None:
+    """`rotate` into buffers [L, ≥T, H, D] of the caller; uncovered rows stay as they are."""
+    shape = item_shape(staging)
+    rope.check(shape.layers, shape.head_dim)
+    table = check_segments(segments, shape.tokens, out.k.shape[1])
+    turns = rope.turns(table[:, 2]).to(staging.device)
+    for run in runs(table):
+        _copy(staging, run, out)
+        if run.shifted:
+            counts = table[run.first : run.last, 1].to(staging.device)
+            per_token = turns[run.first : run.last].repeat_interleave(counts, dim=0)
+            _turn(out.k, run, per_token, rope)
+
+
+def inject(
+    staging: Tensor, segments: Tensor, slots: Tensor, rope: RopeTable, caches: CacheTable
+) -> None:
+    """Gather, turn, and scatter into the paged caches.
+
+    Args:
+        staging, segments, rope: as for `rotate`.
+        slots: int64 [T_out], or [G, T_out] for several KV groups; negative = do not write.
+        caches: one strided view per layer.
+
+    Raises:
+        ValueError: shapes or bounds do not fit.
+    """
+    shape = item_shape(staging)
+    if caches.num_layers != shape.layers or caches.views[0].shape[-1] != shape.cache_width:
+        raise ValueError(
+            f"items have {shape.layers} layers of {shape.cache_width} channels, the caches "
+            f"{caches.num_layers} of {caches.views[0].shape[-1]}: they are of another model"
+        )
+    table = check_segments(segments, shape.tokens, slots.shape[-1])
+    out = empty_kv(staging, slots.shape[-1])
+    rotate_into(staging, table, rope, out)
+    rows = _covered(table).to(staging.device)
+    for layer in range(shape.layers):
+        values = torch.cat((out.k[layer, rows], out.v[layer, rows]), dim=-1)
+        caches.write(layer, caches.slots_of(slots, layer)[rows], values, shape.head_dim)
+
+
+def _covered(table: Tensor) -> Tensor:
+    """Target rows that some segment writes."""
+    pieces = [torch.arange(t, t + n) for _, n, _, t in table.tolist()]
+    return torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.int64)
+
+
+def _copy(staging: Tensor, run: Run, out: RotatedKV) -> None:
+    source = staging[run.source : run.source + run.num_tokens]
+    target = slice(run.target, run.target + run.num_tokens)
+    out.k[:, target].copy_(k_plane(source).transpose(0, 1))
+    out.v[:, target].copy_(v_plane(source).transpose(0, 1))
+
+
+def _turn(k: Tensor, run: Run, turns: Tensor, rope: RopeTable) -> None:
+    """Turn K [L, T, H, D] of a run in place; `turns` is fp32 [tokens of the run, F, 2, R/2]."""
+    for start in range(0, run.num_tokens, _CHUNK_TOKENS):
+        chunk = turns[start : start + _CHUNK_TOKENS]
+        tokens = slice(run.target + start, run.target + start + chunk.shape[0])
+        for row, layers in rope.layers_by_row():
+            whole = len(layers) == k.shape[0]
+            for layer in [slice(None)] if whole else layers:
+                cos, sin = chunk[:, None, row].unbind(2)  # [t, 1, R/2]
+                _turn_pairs(*_pairs(k[layer, tokens], rope), cos, sin)
+
+
+def _pairs(k: Tensor, rope: RopeTable) -> tuple[Tensor, Tensor]:
+    """The two halves of every rotated pair, as views [..., R/2]."""
+    rotated = k[..., rope.offset : rope.offset + rope.rotary_dim]
+    if rope.is_neox:
+        first, second = rotated.chunk(2, dim=-1)
+        return first, second
+    return rotated[..., 0::2], rotated[..., 1::2]
+
+
+def _turn_pairs(first: Tensor, second: Tensor, cos: Tensor, sin: Tensor) -> None:
+    # Products with an fp32 factor are fp32, so the only rounding is the final copy.
+    turned_first = (first * cos).sub_(second * sin)
+    turned_second = (second * cos).add_(first * sin)
+    first.copy_(turned_first)
+    second.copy_(turned_second)
