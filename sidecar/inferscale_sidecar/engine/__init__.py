@@ -1,0 +1,1 @@
+"""The engine: starting vLLM, speaking to it, preparing the demo model."""
