@@ -1,0 +1,127 @@
+"""InferScale: memory for LLM agents that the model does not have to re-read.
+
+`Memory` and `AsyncMemory` talk to a sidecar. `OpenAI` and `AsyncOpenAI` are OpenAI's own clients
+with memory attached; they need the extra `openai` and are imported only when they are used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from inferscale._async_client import AsyncMemory
+from inferscale._attach import MemoryLike, memory_field, merge_extra_body
+from inferscale._chat import ChatCompletion, ChatCompletionChunk, ChatMessage
+from inferscale._client import Memory
+from inferscale._handle import MemoryHandle
+from inferscale._results import (
+    AddedMemory,
+    AddResult,
+    BuildStatus,
+    DeleteResult,
+    HistoryRecord,
+    ListResult,
+    MemoryRecord,
+    MemoryReport,
+    RecalledMemory,
+    SearchHit,
+    SearchResult,
+    UpdateResult,
+)
+from inferscale._stream import AsyncChatStream, ChatStream
+from inferscale._version import __version__
+from inferscale.errors import (
+    APIConnectionError,
+    APIError,
+    APIResponseError,
+    APIStatusError,
+    APITimeoutError,
+    AuthenticationError,
+    ConflictError,
+    InferScaleError,
+    InvalidArgumentError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+    PermissionDeniedError,
+    RateLimitError,
+    ServerError,
+    StreamError,
+    TooLargeError,
+    UnavailableError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from inferscale._openai import AsyncOpenAI as AsyncOpenAI
+    from inferscale._openai import OpenAI as OpenAI
+
+__all__ = [
+    "APIConnectionError",
+    "APIError",
+    "APIResponseError",
+    "APIStatusError",
+    "APITimeoutError",
+    "AddResult",
+    "AddedMemory",
+    "AsyncChatStream",
+    "AsyncMemory",
+    "AuthenticationError",
+    "BuildStatus",
+    "ChatCompletion",
+    "ChatCompletionChunk",
+    "ChatMessage",
+    "ChatStream",
+    "ConflictError",
+    "DeleteResult",
+    "HistoryRecord",
+    "InferScaleError",
+    "InvalidArgumentError",
+    "InvalidRequestError",
+    "ListResult",
+    "Memory",
+    "MemoryHandle",
+    "MemoryLike",
+    "MemoryRecord",
+    "MemoryReport",
+    "NotFoundError",
+    "NotReadyError",
+    "PermissionDeniedError",
+    "RateLimitError",
+    "RecalledMemory",
+    "SearchHit",
+    "SearchResult",
+    "ServerError",
+    "StreamError",
+    "TooLargeError",
+    "UnavailableError",
+    "UnsupportedError",
+    "UpdateResult",
+    "__version__",
+    "memory_field",
+    "merge_extra_body",
+]
+
+_LAZY = ("AsyncOpenAI", "OpenAI")
+
+# Tracebacks and reprs show the path under which a name is public.
+for _name in __all__:
+    if isinstance(_public := globals()[_name], type) or callable(_public):
+        _public.__module__ = "inferscale"
+
+
+def __getattr__(name: str) -> Any:
+    """`OpenAI` and `AsyncOpenAI`: not in `__all__`, for `import *` must work without them."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'inferscale' has no attribute {name!r}")
+    try:
+        from inferscale import _openai
+    except ModuleNotFoundError as error:
+        if error.name != "openai":
+            raise
+        raise ImportError(
+            f"inferscale.{name} needs the package openai: pip install 'inferscale-memory[openai]'",
+            name="openai",
+        ) from None
+    return getattr(_openai, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_LAZY])

@@ -1,0 +1,203 @@
+"""`AsyncMemory`: the awaiting client. `Memory` documents its methods; `_operations` is the logic."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from inferscale import _exchange, _operations
+from inferscale._chat_client import AsyncChatMethods
+from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
+from inferscale._dialect import one_limit
+from inferscale._handle import MemoryHandle
+from inferscale._messages import Messages
+from inferscale._results import (
+    AddResult,
+    BuildStatus,
+    DeleteResult,
+    HistoryRecord,
+    ListResult,
+    MemoryRecord,
+    SearchResult,
+    UpdateResult,
+)
+from inferscale._transport import AsyncTransport
+
+
+class AsyncMemory(AsyncChatMethods):
+    """`Memory` for asyncio: same arguments, every method but the constructor awaited.
+
+    Use one client within one event loop.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        config = create_config(
+            base_url=base_url, api_key=api_key, timeout_s=timeout_s, max_retries=max_retries
+        )
+        self._transport = AsyncTransport(config, http_client)
+
+    async def add(
+        self,
+        messages: Messages,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        infer: bool | None = None,
+        idempotency_key: str | None = None,
+        **mem0: Any,
+    ) -> AddResult:
+        """As `Memory.__init__`."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        operation = _operations.add(
+            messages,
+            scope=scope,
+            metadata=metadata,
+            infer=infer,
+            idempotency_key=idempotency_key,
+            extra=mem0,
+        )
+        return await self._transport.call(operation)
+
+    async def get(self, memory_id: str) -> MemoryRecord | None:
+        """As `Memory.get`."""
+        return await self._transport.call(_operations.get(memory_id))
+
+    async def get_all(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        top_k: int | None = None,
+        cursor: str | None = None,
+        **mem0: Any,
+    ) -> ListResult:
+        """As `Memory.get_all`."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        ids = _operations.list_scope(scope=scope, filters=filters, extra=mem0)
+        size = one_limit(None, limit=limit, top_k=top_k)
+        if size is None and cursor is None:
+            return await self._transport.run(_exchange.list_all(ids, self._transport.policy))
+        return await self._transport.call(_operations.list_page(ids, limit=size, cursor=cursor))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+        **mem0: Any,
+    ) -> SearchResult:
+        """As `Memory.search`."""
+        operation = _operations.search(
+            query,
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            limit=one_limit(None, limit=limit, top_k=top_k),
+            threshold=threshold,
+            filters=filters,
+            extra=mem0,
+        )
+        return await self._transport.call(operation)
+
+    async def update(
+        self,
+        memory_id: str,
+        text: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        data: str | None = None,
+    ) -> UpdateResult:
+        """As `Memory.update`."""
+        return await self._transport.call(
+            _operations.update(memory_id, text=text, data=data, metadata=metadata)
+        )
+
+    async def delete(self, memory_id: str) -> DeleteResult:
+        """As `Memory.delete`."""
+        return await self._transport.call(_operations.delete(memory_id))
+
+    async def delete_all(
+        self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
+    ) -> DeleteResult:
+        """As `Memory.delete_all`."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        return await self._transport.call(_operations.delete_all(scope))
+
+    async def history(self, memory_id: str) -> list[HistoryRecord]:
+        """As `Memory.history`."""
+        return await self._transport.call(_operations.history(memory_id))
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        k: int | None = None,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+        ttl_s: int | None = None,
+    ) -> MemoryHandle:
+        """As `Memory.recall`."""
+        operation = _operations.recall(
+            query,
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            k=k,
+            threshold=threshold,
+            filters=filters,
+            ttl_s=ttl_s,
+        )
+        return await self._transport.call(operation)
+
+    async def get_handle(self, handle_id: str) -> MemoryHandle:
+        """As `Memory.get_handle`."""
+        return await self._transport.call(_operations.get_handle(handle_id))
+
+    async def builds(self) -> BuildStatus:
+        """As `Memory.builds`."""
+        return await self._transport.call(_operations.builds())
+
+    async def wait_until_ready(
+        self, timeout_s: float = 60.0, *, builds: bool = False
+    ) -> BuildStatus:
+        """As `Memory.wait_until_ready`."""
+        flow = _exchange.wait_until_ready(timeout_s=timeout_s, builds=builds, clock=time.monotonic)
+        return await self._transport.run(flow)
+
+    async def close(self) -> None:
+        """As `Memory.close`."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._transport.config.base_url!r})"

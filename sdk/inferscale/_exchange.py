@@ -1,0 +1,125 @@
+"""One logic for both clients: generators that say what to do next, and never do it.
+
+A flow yields `Send` or `Sleep` and is sent back what came of it; its return value is the result.
+The drivers in `_transport` are the only code that waits. Invariant: nothing here blocks or awaits.
+"""
+
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from inferscale import _operations
+from inferscale._operation import Operation
+from inferscale._results import BuildStatus, ListResult, MemoryRecord
+from inferscale._retry import RetryPolicy
+from inferscale._status import error_from_response, request_id_of
+from inferscale._validate import explain
+from inferscale.errors import (
+    APIConnectionError,
+    APIError,
+    APIResponseError,
+    NotFoundError,
+    NotReadyError,
+    RateLimitError,
+    UnavailableError,
+)
+
+T = TypeVar("T")
+PAGE_SIZE = 200
+_POLL_S = (0.05, 0.5)
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send this; answer with the response, or with the APIError that came instead."""
+
+    operation: Operation[Any]
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Wait; answer with None."""
+
+    seconds: float
+
+
+Flow = Generator[Send | Sleep, httpx.Response | APIError | None, T]
+
+
+def exchange(
+    operation: Operation[T], policy: RetryPolicy, *, jitter: Callable[[], float] = random.random
+) -> Flow[T]:
+    """Send `operation` until it is answered or `policy` gives up."""
+    for attempt in count():
+        outcome = yield Send(operation)
+        error = outcome if isinstance(outcome, APIError) else None
+        if isinstance(outcome, httpx.Response):
+            error = error_from_response(outcome)
+            if error is None:
+                return _read(operation, outcome)
+        assert error is not None, "a driver answered Send with nothing"
+        # Only a 404 with a code is the sidecar's own; any other one means a wrong address.
+        if operation.if_missing and isinstance(error, NotFoundError) and error.code:
+            return operation.if_missing()
+        delay_s = policy.delay_s(attempt, error, repeatable=operation.repeatable, jitter=jitter())
+        if delay_s is None:
+            raise error
+        yield Sleep(delay_s)
+    raise AssertionError("unreachable: count() does not end")
+
+
+def list_all(scope: dict[str, str], policy: RetryPolicy) -> Flow[ListResult]:
+    """All pages of a scope as one."""
+    results: list[MemoryRecord] = []
+    cursor: str | None = None
+    while True:
+        operation = _operations.list_page(scope, limit=PAGE_SIZE, cursor=cursor)
+        page = yield from exchange(operation, policy)
+        results += page.results
+        if page.next_cursor is None:
+            return ListResult(results=results, total=page.total)
+        if page.next_cursor == cursor:
+            raise APIResponseError(f"the cursor {cursor!r} leads to itself; listing would not end.")
+        cursor = page.next_cursor
+
+
+def wait_until_ready(
+    *, timeout_s: float, builds: bool, clock: Callable[[], float]
+) -> Flow[BuildStatus]:
+    """Poll until the sidecar is ready, and with `builds` until nothing waits to be built."""
+    deadline, pause_s = clock() + timeout_s, _POLL_S[0]
+    once = RetryPolicy(max_retries=0)
+    while True:
+        try:
+            yield from exchange(_operations.ready(), once)
+            status = yield from exchange(_operations.builds(), once)
+        except (APIConnectionError, RateLimitError, UnavailableError) as error:
+            waiting_for: APIError | str = error
+        else:
+            if status.is_done or not builds:
+                return status
+            waiting_for = f"{status.queued} builds are queued and {status.building} running."
+        left_s = deadline - clock()
+        if left_s <= 0:
+            cause = waiting_for if isinstance(waiting_for, APIError) else None
+            reason = cause.message if cause else waiting_for
+            raise NotReadyError(f"not ready after {timeout_s:g} s: {reason}") from cause
+        yield Sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * 1.5, _POLL_S[1])
+
+
+def _read(operation: Operation[T], response: httpx.Response) -> T:
+    try:
+        return operation.read(response)
+    except (ValueError, LookupError, TypeError) as error:
+        why = explain(error) if isinstance(error, ValidationError) else f"{error}"
+        raise APIResponseError(
+            f"the answer to {operation.method} {operation.path} has another shape: {why}.",
+            status_code=response.status_code,
+            request_id=request_id_of(response),
+        ) from error

@@ -1,0 +1,190 @@
+"""One pure function per memory endpoint: arguments → `Operation`.
+
+Owns paths, bodies and which requests may be repeated. Both clients are shells over these functions.
+All of them raise InvalidArgumentError for arguments that cannot be honoured.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+
+from inferscale._dialect import Scope, reject_unsupported, scope_ids, split_filters
+from inferscale._handle import MemoryHandle, create_handle
+from inferscale._messages import Messages, memory_messages
+from inferscale._operation import Operation, reads
+from inferscale._results import (
+    AddResult,
+    BuildStatus,
+    DeleteResult,
+    HistoryRecord,
+    ListResult,
+    MemoryRecord,
+    SearchResult,
+    UpdateResult,
+)
+from inferscale._validate import encode_model, path_id
+from inferscale.errors import InvalidArgumentError
+from inferscale.protocol import memory as wire
+
+
+def add(
+    messages: Messages,
+    *,
+    scope: Scope,
+    metadata: Mapping[str, Any] | None,
+    infer: bool | None,
+    idempotency_key: str | None,
+    extra: Mapping[str, Any],
+) -> Operation[AddResult]:
+    reject_unsupported("add", extra)
+    if idempotency_key and not (idempotency_key.isascii() and idempotency_key.isprintable()):
+        raise InvalidArgumentError(
+            f"idempotency_key is {idempotency_key!a}; it must be printable ASCII."
+        )
+    fields = {
+        **scope_ids(scope),
+        "messages": memory_messages(messages),
+        "metadata": metadata,
+        "infer": infer,
+    }
+    return Operation(
+        "POST",
+        "/v1/memories",
+        reads(AddResult),
+        content=encode_model(wire.AddRequest, fields),
+        # The same key on every attempt: the sidecar adds once, however often it hears this.
+        headers={"Idempotency-Key": idempotency_key or uuid.uuid4().hex},
+    )
+
+
+def get(memory_id: str) -> Operation[MemoryRecord | None]:
+    read: Callable[[httpx.Response], MemoryRecord | None] = reads(MemoryRecord)
+    return Operation("GET", f"/v1/memories/{path_id(memory_id)}", read, if_missing=lambda: None)
+
+
+def list_page(
+    scope: Mapping[str, str], *, limit: int | None, cursor: str | None
+) -> Operation[ListResult]:
+    params = dict(scope)
+    if limit is not None:
+        params["limit"] = str(limit)
+    if cursor is not None:
+        params["cursor"] = cursor
+    return Operation("GET", "/v1/memories", reads(ListResult), params=params)
+
+
+def list_scope(
+    *,
+    scope: Scope,
+    filters: Mapping[str, Any] | None,
+    extra: Mapping[str, Any],
+) -> dict[str, str]:
+    """The scope of `get_all`, which knows no filters but ids."""
+    reject_unsupported("get_all", extra)
+    ids, rest = split_filters(filters, scope)
+    if rest:
+        raise InvalidArgumentError(
+            f"get_all cannot filter by {sorted(rest)}: it lists by user_id, agent_id and run_id; "
+            "use search(query, filters=…)."
+        )
+    return ids
+
+
+def search(
+    query: str,
+    *,
+    scope: Scope,
+    limit: int | None,
+    threshold: float | None,
+    filters: Mapping[str, Any] | None,
+    extra: Mapping[str, Any],
+) -> Operation[SearchResult]:
+    reject_unsupported("search", extra)
+    ids, rest = split_filters(filters, scope)
+    fields = {"query": query, "limit": limit, "threshold": threshold, "filters": rest or None}
+    content = encode_model(wire.SearchRequest, {**ids, **fields})
+    return Operation("POST", "/v1/memories/search", reads(SearchResult), content=content)
+
+
+def update(
+    memory_id: str, *, text: str | None, data: str | None, metadata: Mapping[str, Any] | None
+) -> Operation[UpdateResult]:
+    if text is not None and data is not None and text != data:
+        raise InvalidArgumentError("text and data are names of one thing; give text.")
+    fields = {"text": text if text is not None else data, "metadata": metadata}
+    if fields["text"] is None and metadata is None:
+        raise InvalidArgumentError(
+            "update needs text or metadata; with neither there is no change."
+        )
+    return Operation(
+        "PATCH",
+        f"/v1/memories/{path_id(memory_id)}",
+        reads(UpdateResult),
+        content=encode_model(wire.UpdateRequest, fields),
+        repeatable=False,
+    )
+
+
+def delete(memory_id: str) -> Operation[DeleteResult]:
+    # Not repeatable: the second of two deletions would report that there is no such memory.
+    path = f"/v1/memories/{path_id(memory_id)}"
+    return Operation("DELETE", path, reads(DeleteResult), repeatable=False)
+
+
+def delete_all(scope: Scope) -> Operation[DeleteResult]:
+    return Operation(
+        "DELETE",
+        "/v1/memories",
+        lambda response: DeleteResult(
+            **{**response.json(), "message": "Memories deleted successfully!"}
+        ),
+        params=scope_ids(scope),
+        repeatable=False,
+    )
+
+
+def history(memory_id: str) -> Operation[list[HistoryRecord]]:
+    return Operation(
+        "GET",
+        f"/v1/memories/{path_id(memory_id)}/history",
+        lambda response: [HistoryRecord.model_validate(row) for row in response.json()["results"]],
+        if_missing=list,
+    )
+
+
+def recall(
+    query: str,
+    *,
+    scope: Scope,
+    k: int | None,
+    threshold: float | None,
+    filters: Mapping[str, Any] | None,
+    ttl_s: int | None,
+) -> Operation[MemoryHandle]:
+    ids, rest = split_filters(filters, scope)
+    fields = {
+        "query": query,
+        "k": k,
+        "threshold": threshold,
+        "filters": rest or None,
+        "ttl_s": ttl_s,
+    }
+    content = encode_model(wire.RecallRequest, {**ids, **fields})
+    return Operation(
+        "POST", "/v1/recall", lambda response: create_handle(response.json()), content=content
+    )
+
+
+def get_handle(handle_id: str) -> Operation[MemoryHandle]:
+    path = f"/v1/handles/{path_id(handle_id)}"
+    return Operation("GET", path, lambda response: create_handle(response.json()))
+
+
+def builds() -> Operation[BuildStatus]:
+    return Operation("GET", "/v1/builds", reads(BuildStatus))
+
+
+def ready() -> Operation[None]:
+    return Operation("GET", "/ready", lambda response: None)

@@ -1,0 +1,3 @@
+"""The only place the version exists."""
+
+__version__ = "0.1.0.dev0"
