@@ -1,0 +1,54 @@
+"""The `memory` field of `/v1/chat/completions` and `/v1/completions`, and the report that answers it."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from inferscale.protocol.memory import MAX_RECALL_ITEMS, Scope, Text, Wire
+from pydantic import BaseModel
+
+REPORT_HEADER = "x-inferscale-request-id"
+"""Response header that names the report of a request, for clients that stream."""
+
+
+class MemoryField(Scope):
+    """Which memory goes into a request: a handle, or a scope to recall from (last user message = query)."""
+
+    handle: str | None = None
+    query: Text | None = None
+    k: int = Field(default=20, ge=0, le=MAX_RECALL_ITEMS)
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    filters: dict[str, Any] | None = None
+    inject: bool = True
+    """False: put the same text into the prompt, but let vLLM prefill it (the comparison arm)."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "MemoryField":
+        scoped = self.user_id or self.agent_id or self.run_id
+        if bool(self.handle) == bool(scoped):
+            raise ValueError(
+                "memory needs either a handle or at least one of user_id, agent_id, run_id; "
+                f"got {'both' if scoped else 'neither'}"
+            )
+        return self
+
+
+class TokenCounts(BaseModel):
+    """Where the prompt's tokens came from. They add up to the prompt's length."""
+
+    injected: int
+    native: int
+    prefilled: int
+
+
+class MemoryReport(Wire):
+    """What happened to the memory of one request."""
+
+    request_id: str
+    handle: str | None = None
+    items: int = 0
+    mode: Literal["injected", "partial", "text", "none"]
+    """injected: all items that may be were; partial: some; text: prefilled; none: no memory found."""
+    reason: str | None = None
+    """Why not everything was injected (see the docs page on fallback reasons); None if it was."""
+    tokens: TokenCounts | None = None

@@ -1,0 +1,208 @@
+"""Requests and responses of the memory endpoints (`/v1/memories`, `/v1/recall`, `/v1/handles`).
+
+Shapes follow Mem0 (`{"results": [...]}`, `memory` for the text, `event`), with what it lacks added:
+cursors, totals, versions and the state of an item's KV.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MAX_ID_CHARS = 256
+MAX_TEXT_BYTES = 65_536
+MAX_RECALL_ITEMS = 1_000
+
+KvState = Literal["queued", "building", "ready", "failed", "off"]
+"""Where an item's KV stands. Text is served in every state; only `ready` can be injected."""
+
+
+def _check_id(value: str) -> str:
+    """An id names exactly one scope: no wildcard, no blank, nothing invisible."""
+    if not value or value == "*" or any(c.isspace() or not c.isprintable() for c in value):
+        raise ValueError(
+            f"id {value!r} must be non-empty, without whitespace or control characters, and not '*': "
+            "ids are not patterns"
+        )
+    return value
+
+
+def _check_text(value: str) -> str:
+    """Text that every store and tokenizer can hold: valid Unicode, no NUL, not blank."""
+    if "\x00" in value:
+        raise ValueError("text contains NUL (U+0000); remove it before storing")
+    try:
+        size_bytes = len(value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text contains a lone surrogate at index {error.start}; send valid Unicode"
+        ) from error
+    if size_bytes > MAX_TEXT_BYTES:
+        raise ValueError(
+            f"text is {size_bytes} bytes, the limit is {MAX_TEXT_BYTES}; split it into several memories"
+        )
+    if not value.strip():
+        raise ValueError("text is empty or blank")
+    return value
+
+
+Id = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_check_id)]
+Text = Annotated[str, AfterValidator(_check_text)]
+
+
+class Wire(BaseModel):
+    """Base of all request bodies: an unknown field is an error, never silently dropped."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Scope(Wire):
+    """Whose memory. At least one id must be given; several are ANDed. Identity is never metadata."""
+
+    user_id: Id | None = None
+    agent_id: Id | None = None
+    run_id: Id | None = None
+
+
+class Message(BaseModel):
+    """One chat message. `content` may be OpenAI content parts; only their text is kept."""
+
+    model_config = ConfigDict(extra="allow")
+    role: str = "user"
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+
+
+class AddRequest(Scope):
+    """`POST /v1/memories`."""
+
+    messages: str | Message | list[Message]
+    metadata: dict[str, Any] | None = None
+    infer: bool | None = None
+    """True: extract facts with an LLM. False: store verbatim. None: whatever the server is set up for."""
+
+
+class Memory(BaseModel):
+    """One memory as the API returns it."""
+
+    id: str
+    memory: str
+    hash: str
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    role: str | None = None
+    actor_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    version: int = 1
+    kv_state: KvState = "queued"
+    created_at: datetime
+    updated_at: datetime
+
+
+class ScoredMemory(Memory):
+    """A search hit. `score` is cosine similarity, higher is closer."""
+
+    score: float
+
+
+class AddedMemory(BaseModel):
+    """What `add` did with one message or fact."""
+
+    id: str
+    memory: str
+    event: Literal["ADD", "NOOP"]
+    role: str | None = None
+    actor_id: str | None = None
+    kv_state: KvState = "queued"
+
+
+class AddResponse(BaseModel):
+    results: list[AddedMemory]
+
+
+class ListResponse(BaseModel):
+    """A page in creation order, newest first. `next_cursor` is None on the last page."""
+
+    results: list[Memory]
+    total: int
+    next_cursor: str | None = None
+
+
+class SearchRequest(Scope):
+    """`POST /v1/memories/search`."""
+
+    query: Text
+    limit: int = Field(default=10, ge=0, le=MAX_RECALL_ITEMS)
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    filters: dict[str, Any] | None = None
+
+
+class SearchResponse(BaseModel):
+    results: list[ScoredMemory]
+
+
+class UpdateRequest(Wire):
+    """`PATCH /v1/memories/{id}`. Fields left out stay as they are; `metadata` replaces."""
+
+    text: Text | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class DeleteResponse(BaseModel):
+    """What was removed. `deleted` counts memories, `kv_items` their encoded items dropped from the bank."""
+
+    deleted: int
+    kv_items: int = 0
+
+
+class HistoryEntry(BaseModel):
+    memory_id: str
+    version: int
+    event: Literal["ADD", "UPDATE", "DELETE"]
+    old_memory: str | None = None
+    new_memory: str | None = None
+    created_at: datetime
+
+
+class HistoryResponse(BaseModel):
+    results: list[HistoryEntry]
+
+
+class RecallRequest(Scope):
+    """`POST /v1/recall`: search, order and freeze a composition."""
+
+    query: Text
+    k: int = Field(default=20, ge=0, le=MAX_RECALL_ITEMS)
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    filters: dict[str, Any] | None = None
+    ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
+
+
+class HandleItem(BaseModel):
+    id: str
+    memory: str
+    score: float
+    kv_state: KvState
+
+
+class HandleResponse(BaseModel):
+    """A handle and what it stands for. `text` is exactly the block that the model will see."""
+
+    handle: str
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    items: list[HandleItem]
+    text: str
+    created_at: datetime
+    expires_at: datetime
+
+
+class BuildStatus(BaseModel):
+    """`GET /v1/builds`: how far the tenant's KV is behind its text."""
+
+    queued: int
+    building: int
+    ready: int
+    failed: int

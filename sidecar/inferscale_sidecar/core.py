@@ -1,0 +1,107 @@
+"""The nouns: tenants, scopes, memories, compositions. Plain frozen data, no I/O, no framework."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from inferscale.protocol.memory import KvState
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """Who is asking. `salt` (32 random bytes) keeps equal texts of two tenants apart in the bank."""
+
+    id: str
+    name: str
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whose memory inside a tenant. Given ids are ANDed; None means "any", never "*"."""
+
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Name of the list whose neighbours an item is encoded behind, e.g. `user:alice`."""
+        for kind, value in (("user", self.user_id), ("agent", self.agent_id), ("run", self.run_id)):
+            if value is not None:
+                return f"{kind}:{value}"
+        raise ValueError("a scope needs at least one of user_id, agent_id, run_id")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One live memory in its current version."""
+
+    id: str
+    tenant_id: str
+    scope: Scope
+    text: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    role: str | None = None
+    actor_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    kv_state: KvState = "queued"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A memory that a search found. `score` is cosine similarity."""
+
+    memory: Memory
+    score: float
+
+
+@dataclass(frozen=True)
+class CompositionItem:
+    """One line of a memory block: a version of a memory, frozen."""
+
+    memory_id: str
+    version: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a handle stands for: an ordered list (best last) that always renders to the same bytes."""
+
+    handle: str
+    tenant_id: str
+    scope: Scope
+    items: tuple[CompositionItem, ...]
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class BuildItem:
+    """A memory version whose KV is wanted. `owner` as in `Scope.owner`."""
+
+    memory_id: str
+    version: int
+    tenant_id: str
+    owner: str
+    text: str
+
+
+@dataclass(frozen=True)
+class KvItem:
+    """A memory version whose KV the bank holds, under `key`, in the namespace of engine `fingerprint`.
+
+    `context_ids` are the memory ids it was encoded behind: deleting one makes this item stale.
+    """
+
+    memory_id: str
+    version: int
+    tenant_id: str
+    fingerprint: str
+    key: str
+    num_tokens: int
+    context_ids: tuple[str, ...] = ()

@@ -1,0 +1,65 @@
+"""Domain errors. They say what happened, the value and the remedy, and know no HTTP.
+
+SidecarError
+├─ InvalidInput          the caller's fault: bad value (→ 400)
+├─ Unauthenticated       no or unknown API key (→ 401)
+├─ PermissionDenied      the key may not do this (→ 403)
+├─ NotFound              unknown here, foreign or expired: told apart from nothing (→ 404)
+├─ Conflict              the state forbids it (→ 409)
+├─ TooLarge              over a documented limit (→ 413)
+├─ Unsupported           not offered by this set-up (→ 501)
+├─ EngineUnavailable     vLLM is down, starting or draining (→ 503, retry)
+└─ ConfigError           at start-up only
+"""
+
+
+class SidecarError(Exception):
+    """Base. `code` is stable and documented; `param` names the offending field, if there is one."""
+
+    code = "internal_error"
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).code
+        self.param = param
+
+
+class InvalidInput(SidecarError):
+    code = "invalid_request"
+
+
+class Unauthenticated(SidecarError):
+    code = "invalid_api_key"
+
+
+class PermissionDenied(SidecarError):
+    code = "permission_denied"
+
+
+class NotFound(SidecarError):
+    code = "not_found"
+
+
+class Conflict(SidecarError):
+    code = "conflict"
+
+
+class TooLarge(SidecarError):
+    code = "too_large"
+
+
+class Unsupported(SidecarError):
+    code = "unsupported"
+
+
+class EngineUnavailable(SidecarError):
+    code = "engine_unavailable"
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ConfigError(SidecarError):
+    code = "config_error"

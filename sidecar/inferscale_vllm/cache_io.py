@@ -1,0 +1,86 @@
+"""Writes and reads the engine's paged KV cache, token by token, whatever the attention backend
+packs.
+
+Owns the one place that touches cache bytes. Writing goes through the backend's own
+`impl.do_kv_cache_update`, which knows every layout; reading, which vLLM offers nowhere, is
+implemented for the layouts listed in `READERS` and only ever used to check (self-test,
+`verify_writes`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Reader = Callable[[torch.Tensor, torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
+
+
+def write(layer: Any, writer: Callable[..., None], k: Any, v: Any, slots: torch.Tensor) -> None:
+    """Stores K and V of one layer.
+
+    Args:
+        layer: vLLM's `Attention`.
+        writer: its bound `impl.do_kv_cache_update` (the original, not a capturing one).
+        k, v: [T, H, D] contiguous, model dtype.
+        slots: int64 [T] on the cache's device.
+    """
+    writer(layer, k, v, layer.kv_cache, slots)
+
+
+def reader_for(layer: Any) -> Reader | None:
+    """The reader of a layer's layout, or None if the layout is not known."""
+    isa = getattr(layer, "isa", None)
+    if layer.kv_cache.dim() != 4 or layer.kv_cache.dtype != layer_dtype(layer):
+        return None
+    return READERS.get(isa) if isa else None
+
+
+def layer_dtype(layer: Any) -> torch.dtype:
+    """Dtype that a layer's K and V have before the cache may quantise them."""
+    dtype: torch.dtype = getattr(layer, "dtype", None) or torch.get_default_dtype()
+    return dtype
+
+
+def read_cpu_vec(
+    cache: torch.Tensor, slots: torch.Tensor, head_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Reads the CPU backend's `vec` pages: K column-major `[D, N]`, V row-major `[N, D]`.
+
+    Args:
+        cache: [B, H, N, 2*D].
+        slots: int64 [T].
+        head_size: D.
+
+    Returns:
+        K and V, [T, H, D].
+    """
+    num_blocks, num_heads, block_size, _ = cache.shape
+    pages = cache.view(num_blocks, num_heads, 2, block_size * head_size)
+    keys = pages[:, :, 0].view(num_blocks, num_heads, head_size, block_size)
+    values = pages[:, :, 1].view(num_blocks, num_heads, block_size, head_size)
+    block, offset = slots // block_size, slots % block_size
+    return keys[block, :, :, offset], values[block, :, offset]
+
+
+def read_cpu_amx(
+    cache: torch.Tensor, slots: torch.Tensor, head_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Reads the CPU backend's `amx` pages (bf16): K as int32 pairs, V in 16-column tiles. As
+    `read_cpu_vec`."""
+    num_blocks, num_heads, size, _ = cache.shape
+    pages = cache.view(num_blocks, num_heads, 2, size * head_size)
+    pairs = pages[:, :, 0].contiguous().view(torch.int32)
+    keys = pairs.view(num_blocks, num_heads, size // 16, head_size // 2, 16)
+    keys = keys.permute(0, 1, 2, 4, 3).contiguous().view(cache.dtype)
+    keys = keys.view(num_blocks, num_heads, size, head_size)
+    tiles = (
+        pages[:, :, 1].contiguous().view(num_blocks, num_heads, head_size // 16, size // 2, 16, 2)
+    )
+    values = tiles.permute(0, 1, 3, 5, 2, 4).reshape(num_blocks, num_heads, size, head_size)
+    block, offset = slots // size, slots % size
+    return keys[block, :, offset], values[block, :, offset]
+
+
+READERS: dict[str, Reader] = {"vec": read_cpu_vec, "vec16": read_cpu_vec, "amx": read_cpu_amx}
+"""CPU attention packs pages by instruction set (`layer.isa`). Vouched for by the start-up round
+trip only."""

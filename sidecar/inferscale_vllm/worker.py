@@ -1,0 +1,195 @@
+"""The worker's half: fills cache slots from the bank before the forward, stores captured items
+after it.
+
+Owns the staging buffers and the data path bank → staging → rotation → the backend's writer.
+Contract: vLLM `KVConnectorBase_V1`, worker side. Invariant: a slot that was promised is filled with
+the right item, or its block is reported as failed.
+"""
+
+import logging
+
+import numpy as np
+import torch
+
+from inferscale_kernels.ops.inject import RotatedKV, rotate_into
+from inferscale_kernels.rope import RopeTable
+from inferscale_vllm import cache_io
+from inferscale_vllm.bank import Bank, BankFull, ItemHeader, checksum
+from inferscale_vllm.capture import Captured, Capturer
+from inferscale_vllm.layers import AttentionLayers
+from inferscale_vllm.metadata import Load, StepMetadata
+from inferscale_vllm.state import EngineState
+
+logger = logging.getLogger(__name__)
+
+
+class Worker:
+    """One rank's data path.
+
+    Args:
+        layers: attention layers of the loaded model, caches allocated.
+        rope: their rotary geometry.
+        bank: this rank's bank.
+        state: where measurements go.
+        dtype: model dtype, the dtype of stored items.
+        verify_writes: read every injected token back and note the largest difference.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: AttentionLayers,
+        rope: RopeTable,
+        bank: Bank,
+        state: EngineState,
+        dtype: torch.dtype,
+        verify_writes: bool,
+    ) -> None:
+        self._layers = layers
+        self._rope = rope
+        self._bank = bank
+        self._state = state
+        self._verify_writes = verify_writes
+        self._staging = torch.empty((0, *layers.token_shape), dtype=dtype)
+        self._out = RotatedKV(torch.empty(0), torch.empty(0))
+        self._metadata = StepMetadata()
+        self._is_loaded = True
+        self._failed_block_ids: set[int] = set()
+        self.capturer = Capturer(layers)
+
+    @property
+    def token_bytes(self) -> int:
+        """KV bytes of one token over all layers of this rank."""
+        return int(np.prod(self._layers.token_shape)) * self._staging.element_size()
+
+    # -- loading
+
+    def bind(self, metadata: StepMetadata) -> None:
+        self._metadata = metadata
+        self._is_loaded = False
+        self._failed_block_ids.update(metadata.failed_block_ids)
+        self.capturer.begin(metadata.slices)
+
+    def load(self) -> None:
+        """Fills all slots that this step's requests were promised, all requests and layers
+        together."""
+        if self._is_loaded:
+            return
+        self._is_loaded = True
+        loads = [load for load in self._metadata.loads if load.segments]
+        if not loads:
+            return
+        try:
+            self._fill(loads)
+        except Exception:  # a broken promise fails these requests, never the engine
+            logger.exception("injection failed; failing the requests that were promised KV")
+            for load in loads:
+                self._failed_block_ids.update(load.block_ids)
+
+    def _fill(self, loads: list[Load]) -> None:
+        total = sum(s.num_tokens for load in loads for s in load.segments)
+        self._reserve(total)
+        table = self._gather(loads)
+        out = RotatedKV(self._out.k[:, :total], self._out.v[:, :total])
+        rotate_into(self._staging[:total], table, self._rope, out)
+        num_groups = len(loads[0].slots)
+        slots = [
+            torch.from_numpy(np.concatenate([load.slots[g] for load in loads]))
+            for g in range(num_groups)
+        ]
+        self._write(out, slots)
+        if self._verify_writes:
+            self._verify(loads, out, slots)
+
+    def _reserve(self, num_tokens: int) -> None:
+        """Grows the staging and output buffers; they are kept, because page faults cost more than
+        the copy."""
+        if len(self._staging) >= num_tokens:
+            return
+        capacity = max(1024, 1 << (num_tokens - 1).bit_length())
+        num_layers, _, heads, size = self._layers.token_shape
+        dtype = self._staging.dtype
+        self._staging = torch.empty((capacity, *self._layers.token_shape), dtype=dtype)
+        self._out = RotatedKV(
+            torch.empty((num_layers, capacity, heads, size), dtype=dtype),
+            torch.empty((num_layers, capacity, heads, size), dtype=dtype),
+        )
+
+    def _gather(self, loads: list[Load]) -> torch.Tensor:
+        """Copies every piece from the memory map into the staging buffer: one memcpy each.
+
+        Returns:
+            Segment table, int64 [S, 4] (source row, tokens, shift, target row).
+        """
+        rows: list[tuple[int, int, int, int]] = []
+        staging = self._staging.view(torch.uint8).numpy().reshape(len(self._staging), -1)
+        at = 0
+        with self._bank.reading() as reader:
+            for load in loads:
+                for piece in load.segments:
+                    kv = reader.kv(piece.key)
+                    if kv is None:
+                        raise KeyError(f"item {piece.key} left the bank after it was promised")
+                    source = np.frombuffer(kv, np.uint8).reshape(-1, self.token_bytes)
+                    end = at + piece.num_tokens
+                    staging[at:end] = source[piece.source : piece.source + piece.num_tokens]
+                    rows.append((at, piece.num_tokens, piece.shift, at))
+                    at = end
+        return torch.tensor(rows, dtype=torch.int64)
+
+    def _write(self, out: RotatedKV, slots: list[torch.Tensor]) -> None:
+        kept = [None if bool((s >= 0).all()) else (s >= 0).nonzero().flatten() for s in slots]
+        for index, module in enumerate(self._layers.modules):
+            group = self._layers.groups[index]
+            k, v, where = out.k[index], out.v[index], slots[group]
+            rows = kept[group]
+            if rows is not None:
+                k, v, where = k[rows], v[rows], where[rows]
+            cache_io.write(module, self.capturer.writers[index], k, v, where)
+
+    def _verify(self, loads: list[Load], out: RotatedKV, slots: list[torch.Tensor]) -> None:
+        worst = 0.0
+        for index, module in enumerate(self._layers.modules):
+            reader = cache_io.reader_for(module)
+            if reader is None:
+                return
+            where = slots[self._layers.groups[index]]
+            k, v = reader(module.kv_cache, where, self._layers.head_size)
+            difference = max(
+                (k.float() - out.k[index].float()).abs().max().item(),
+                (v.float() - out.v[index].float()).abs().max().item(),
+            )
+            worst = max(worst, difference)
+        for load in loads:
+            self._state.note(f"verify:{load.request_id}", worst)
+
+    def take_failed_block_ids(self) -> set[int]:
+        """Blocks whose promise was broken since the last call."""
+        failed, self._failed_block_ids = self._failed_block_ids, set()
+        return failed
+
+    # -- storing
+
+    def store(self) -> None:
+        """Writes the items that this step completed to the bank, durably, in one transaction."""
+        try:
+            captured = self.capturer.end()
+            if captured:
+                self._bank.put({item.key: _packed(item) for item in captured})
+                self._bank.purge()
+        except BankFull as error:
+            logger.warning("%s", error)
+        except Exception:  # KV is derived data: losing it costs speed, not correctness
+            logger.exception("captured items were not stored")
+
+
+def _packed(item: Captured) -> tuple[ItemHeader, memoryview]:
+    kv = item.kv.view(torch.uint8).numpy().reshape(-1).data
+    header = ItemHeader(
+        num_tokens=len(item.token_ids),
+        position=item.position,
+        size_bytes=len(kv),
+        checksum=checksum(kv),
+        token_ids=item.token_ids,
+    )
+    return header, kv
