@@ -24,7 +24,7 @@ _SPECIAL_TOKENS = ("<|im_start|>", "<|im_end|>")
 
 Progress = Callable[[str, float], None]
 """Called with a stage's name and the share (0 to 1) of the whole that is done."""
-Convert = Callable[[Path, Path, Progress], None]
+Convert = Callable[[Path, Progress], None]
 
 
 def path(models_dir: Path) -> Path:
@@ -40,7 +40,7 @@ def prepare(
     Args:
         models_dir: the cache folder; created if missing.
         progress: told about each stage; not called when nothing is to be done.
-        convert: turns a GGUF file into a folder (a test passes its own).
+        convert: fills an empty folder with the model (a test passes its own).
 
     Returns:
         A folder that transformers and vLLM load: bf16 weights, tokenizer and chat template.
@@ -64,7 +64,7 @@ def _make(target: Path, progress: Progress, convert: Convert) -> None:
         shutil.rmtree(stale, ignore_errors=True)
     scratch = Path(mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
     try:
-        convert(_gguf_file(), scratch, progress)
+        convert(scratch, progress)
         scratch.chmod(0o755)
         scratch.rename(target)
     finally:
@@ -90,11 +90,14 @@ def _gguf_file() -> Path:
     return found[0]
 
 
-def _convert(gguf: Path, target: Path, progress: Progress) -> None:
+def _convert(target: Path, progress: Progress) -> None:
+    gguf = _gguf_file()
     progress("loading transformers", 0.0)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     progress("reading weights", 0.25)
     # Without dequantize=True the weights stay packed and cannot be saved as an ordinary model.
     model = AutoModelForCausalLM.from_pretrained(
