@@ -1,0 +1,222 @@
+"""The ports of the store: what the service and the builder may ask of it.
+
+Owns the promises, not the SQL. Every method that takes a `tenant_id` sees that tenant's rows only;
+every method that writes has written durably, or nothing at all, when it returns.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Scope, Tenant
+from inferscale_sidecar.store.records import (
+    Added,
+    ApiKey,
+    BuildCounts,
+    Draft,
+    Grant,
+    IdempotencyKey,
+    KeyScope,
+    Page,
+    Removed,
+    ScopeChanges,
+    Vector,
+    VersionEvent,
+)
+
+
+class MemoryPort(Protocol):
+    """Memories and their versions. `fingerprint` names the engine whose KV state is shown."""
+
+    async def add_memories(
+        self,
+        tenant_id: str,
+        scope: Scope,
+        drafts: Sequence[Draft],
+        *,
+        metadata: dict[str, Any] | None = None,
+        idempotency: IdempotencyKey | None = None,
+        fingerprint: str | None = None,
+    ) -> list[Added]:
+        """Store all drafts in one transaction, one result per draft, in order.
+
+        A text that the very same scope holds already is a NOOP, also against concurrent writers
+        in other processes. An idempotency key seen before returns the first call's results.
+
+        Raises:
+            Conflict: the idempotency key was used for another request.
+            NotFound: no such tenant.
+        """
+
+    async def replay(
+        self, tenant_id: str, idempotency: IdempotencyKey, *, fingerprint: str | None = None
+    ) -> list[Added] | None:
+        """Results of the write with this key, None if there was none. Raises Conflict as above.
+
+        Text that was deleted since is gone from here too: it reads as the empty string.
+        """
+
+    async def get_memories(
+        self, tenant_id: str, ids: Sequence[str], *, fingerprint: str | None = None
+    ) -> dict[str, Memory]:
+        """The live ones among these ids."""
+
+    async def list_memories(
+        self,
+        tenant_id: str,
+        scope: Scope,
+        *,
+        limit: int,
+        before: int | None = None,
+        fingerprint: str | None = None,
+    ) -> Page:
+        """A page of the scope, newest first, starting below number `before`."""
+
+    async def update_memory(
+        self,
+        tenant_id: str,
+        memory_id: str,
+        *,
+        text: str | None,
+        vector: Vector | None,
+        metadata: dict[str, Any] | None,
+        keep_metadata: bool,
+        fingerprint: str | None = None,
+    ) -> Memory | None:
+        """Change text (a new version; the old one's KV is queued for purge), metadata, or both.
+
+        None if there is no such memory. Raises Conflict if the scope holds the new text already.
+        """
+
+    async def delete_memory(self, tenant_id: str, memory_id: str) -> Removed | None:
+        """Remove a memory with all that derives from it; None if there is no such memory.
+
+        Gone: row, texts of all versions, embedding, its places in handles. Queued for purge: its
+        KV and that of every item encoded behind it.
+        """
+
+    async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
+        """The same for all memories of a scope, in the same number of statements."""
+
+    async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
+        """What happened to a memory, oldest first; empty if it never existed."""
+
+    async def changes(self, tenant_id: str, scope: Scope, *, since: int | None) -> ScopeChanges:
+        """Changes in the list that `scope.owner` names, after change number `since` (None: all).
+
+        Only the first id of `scope` counts. Reading twice from the same number is harmless.
+        """
+
+    async def live_versions(self, tenant_id: str, ids: Sequence[str]) -> dict[str, int]:
+        """Current version of each id that is still live."""
+
+
+class KvPort(Protocol):
+    """Which KV the bank holds, what is to be built, and what is to be purged from it."""
+
+    async def pending_builds(self, fingerprint: str, *, limit: int) -> list[BuildItem]:
+        """The oldest live versions without KV that have not failed more than `MAX_FAILURES` times.
+
+        Those of one (tenant, owner) stand together. Items marked as building are among them: the
+        builder knows what it has in flight, and after a crash they must come again.
+        """
+
+    async def mark_building(self, fingerprint: str, items: Sequence[BuildItem]) -> None:
+        """Show these items as building."""
+
+    async def mark_failed(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
+        """Count one failure of each item, and keep the last cause."""
+
+    async def put_kv_items(self, items: Sequence[KvItem]) -> list[KvItem]:
+        """Record KV that the bank holds. Returns those whose memory, version or context vanished
+        meanwhile: the caller deletes their keys from the bank."""
+
+    async def previous_items(
+        self, tenant_id: str, owner: str, *, before: BuildItem, limit: int
+    ) -> list[BuildItem]:
+        """The owner's live items created just before `before`, oldest first."""
+
+    async def kv_items(
+        self, tenant_id: str, fingerprint: str, versions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], KvItem]:
+        """KV of these (memory id, version) pairs, as far as there is any."""
+
+    async def forget_kv(self, fingerprint: str, keys: Sequence[str]) -> None:
+        """The bank lost these keys: their items are pending again."""
+
+    def all_keys(self, fingerprint: str) -> AsyncIterator[list[str]]:
+        """All keys that the bank should hold, in batches."""
+
+    async def take_purges(self, fingerprint: str, *, limit: int) -> list[str]:
+        """Keys to delete from the bank. They come again until `finish_purges` is called."""
+
+    async def finish_purges(self, keys: Sequence[str], *, fingerprint: str | None = None) -> None:
+        """These keys are out of the bank (of one engine fingerprint, or of all)."""
+
+    async def build_counts(self, tenant_id: str, fingerprint: str | None) -> BuildCounts:
+        """The tenant's memories by KV state."""
+
+
+class HandlePort(Protocol):
+    """Compositions behind handles."""
+
+    async def put_handle(self, composition: Composition) -> None:
+        """Keep a composition until it expires."""
+
+    async def get_handle(self, tenant_id: str, handle_id: str) -> Composition | None:
+        """The composition without items deleted or updated since; None if unknown, foreign or
+        expired, which look the same."""
+
+    async def count_handles(self, now: datetime) -> int:
+        """Number of handles that have not expired, of all tenants."""
+
+
+class TenantPort(Protocol):
+    """Tenants and their API keys, stored as digests."""
+
+    async def get_tenant(self, tenant_id: str) -> Tenant | None: ...
+
+    async def list_tenants(self) -> list[Tenant]: ...
+
+    async def create_tenant(self, name: str) -> Tenant:
+        """Raises Conflict if the name is taken."""
+
+    async def get_tenant_by_key_hash(self, key_hash: str) -> Grant | None:
+        """What the key with this SHA-256 grants; None if unknown or revoked."""
+
+    async def create_key(
+        self, tenant_id: str, *, name: str, prefix: str, key_hash: str, scopes: frozenset[KeyScope]
+    ) -> ApiKey:
+        """Raises NotFound if there is no such tenant."""
+
+    async def list_keys(self, tenant_id: str) -> list[ApiKey]:
+        """Also the revoked ones, oldest first."""
+
+    async def revoke_key(self, tenant_id: str, key_id: str) -> bool:
+        """False if the tenant has no such key that is still valid."""
+
+    async def has_keys(self) -> bool:
+        """True once any tenant ever had a key."""
+
+
+class MemoryStore(MemoryPort, KvPort, HandlePort, TenantPort, Protocol):
+    """All of it, with a life cycle."""
+
+    async def start(self) -> None:
+        """Migrate the schema, create the default tenant, tidy up after a crash.
+
+        Raises:
+            ConfigError: the database cannot be opened, or is newer than this release.
+        """
+
+    async def bind_embedder(self, name: str, dim: int) -> None:
+        """Record which embedder the vectors come from, once.
+
+        Raises:
+            ConfigError: the stored vectors come from another one.
+        """
+
+    async def check_integrity(self) -> list[str]:
+        """Sentences about whatever contradicts an invariant; empty if all is well."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,123 @@
+"""Connections and transactions. The one place that knows which database is behind the store.
+
+Invariant: in one process a single writer holds a write transaction at a time; on SQLite it takes
+the file's write lock when it begins, so that no transaction fails half-way for want of it.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from inferscale_sidecar.errors import ConfigError
+
+BUSY_TIMEOUT_S = 30.0
+_WRITE = "inferscale_write"
+
+PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",  # an acknowledged write survives a power cut, not only kill -9
+    "foreign_keys=ON",
+    "secure_delete=ON",  # deleted text is overwritten, not just unlinked
+    f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}",
+)
+
+
+def sqlite_url(path: Path) -> str:
+    """URL of a SQLite file, for `Database`. Relative paths are taken from the working directory."""
+    return f"sqlite+aiosqlite:///{path.expanduser().absolute()}"
+
+
+class Database:
+    """An async engine with `read()` and `write()` transactions.
+
+    Args:
+        url: SQLAlchemy URL with an async driver, e.g. `sqlite+aiosqlite:////data/memory.db`.
+
+    Raises:
+        ConfigError: the URL is not one, or the folder of a SQLite file cannot be made.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.engine = _create_engine(url)
+        self._writer = asyncio.Lock()
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """One consistent snapshot; never waits for writers."""
+        async with self.engine.connect() as conn, conn.begin():
+            yield conn
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A write transaction: committed at the end, rolled back if the block raises."""
+        async with self._writer, self.engine.connect() as conn:
+            conn = await conn.execution_options(**{_WRITE: True})
+            async with conn.begin():
+                yield conn
+
+    async def check(self) -> None:
+        """Fail early, with the cause, if the database cannot be opened.
+
+        Raises:
+            ConfigError: unreadable, locked for too long, or not a database.
+        """
+        try:
+            async with self.read() as conn:
+                await conn.execute(text("SELECT 1"))
+        except OperationalError as error:
+            raise ConfigError(
+                f"cannot open the database {self.engine.url.render_as_string()}: {error.orig}; "
+                "check the path, its permissions and free space"
+            ) from error
+
+    async def close(self) -> None:
+        """Give all connections back. The object is of no use afterwards."""
+        await self.engine.dispose()
+
+
+def _create_engine(url: str) -> AsyncEngine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_async_engine(parsed, pool_pre_ping=True)
+    if not parsed.database or parsed.database == ":memory:":
+        raise ConfigError(
+            f"database {url!r} lives in memory, where each connection sees another one; name a file"
+        )
+    folder = Path(parsed.database).parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the database's folder {folder}: {error}") from error
+    engine = create_async_engine(
+        parsed, connect_args={"timeout": BUSY_TIMEOUT_S}, pool_size=8, max_overflow=24
+    )
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver must not open transactions of its own
+    cursor = connection.cursor()
+    for pragma in PRAGMAS:
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def is_busy(error: OperationalError) -> bool:
+    """True if another process held the SQLite write lock for longer than `BUSY_TIMEOUT_S`."""
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

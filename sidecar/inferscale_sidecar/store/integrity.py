@@ -1,0 +1,56 @@
+"""The store's invariants as queries. Each finds the rows that break one; all should be empty."""
+
+from typing import Any
+
+from sqlalchemy import Select, and_, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from inferscale_sidecar.store.schema import (
+    embeddings,
+    kv_item_contexts,
+    kv_items,
+    memories,
+    memory_versions,
+)
+
+
+def _checks() -> dict[str, Select[Any]]:
+    live = select(memories.c.id)
+    current = select(memories.c.id).where(
+        memories.c.id == kv_items.c.memory_id, memories.c.version == kv_items.c.version
+    )
+    newest = and_(
+        memory_versions.c.memory_id == memories.c.id,
+        memory_versions.c.version == memories.c.version,
+        memory_versions.c.text == memories.c.text,
+    )
+    return {
+        "memories without an embedding": select(memories.c.id).where(
+            memories.c.id.not_in(select(embeddings.c.memory_id))
+        ),
+        "embeddings without a memory": select(embeddings.c.memory_id).where(
+            embeddings.c.memory_id.not_in(live)
+        ),
+        "memories whose text is not in their history": select(memories.c.id).where(
+            ~select(memory_versions.c.memory_id).where(newest).exists()
+        ),
+        "deleted memories whose text is left in the history": select(
+            memory_versions.c.memory_id
+        ).where(memory_versions.c.memory_id.not_in(live), memory_versions.c.text.is_not(None)),
+        "KV items of a version that is not current": select(kv_items.c.memory_id).where(
+            ~current.exists()
+        ),
+        "KV items encoded behind a memory that is gone": select(
+            kv_item_contexts.c.kv_item_id
+        ).where(kv_item_contexts.c.memory_id.not_in(live)),
+    }
+
+
+async def find_violations(conn: AsyncConnection) -> list[str]:
+    """One sentence per broken invariant, with the number of rows."""
+    found = []
+    for what, query in _checks().items():
+        number = await conn.scalar(select(func.count()).select_from(query.subquery()))
+        if number:
+            found.append(f"{number} {what}")
+    return found

@@ -1,0 +1,219 @@
+"""KV items, the build queue and the purge queue in SQL."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from inferscale_sidecar.core import BuildItem, KvItem
+from inferscale_sidecar.store import build_rows
+from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.records import MAX_FAILURES, BuildCounts
+from inferscale_sidecar.store.removal import queue_purges
+from inferscale_sidecar.store.rows import BATCH, batched, has_state, with_state
+from inferscale_sidecar.store.schema import (
+    builds,
+    kv_item_contexts,
+    kv_items,
+    memories,
+    purges,
+)
+
+_BUILD_COLUMNS = (
+    memories.c.id,
+    memories.c.version,
+    memories.c.tenant_id,
+    memories.c.owner,
+    memories.c.text,
+)
+
+
+class SqlKv:
+    """Implements `KvPort`."""
+
+    _db: Database
+    _clock: Callable[[], datetime]
+
+    async def pending_builds(self, fingerprint: str, *, limit: int) -> list[BuildItem]:
+        query = (
+            with_state(select(*_BUILD_COLUMNS), fingerprint)
+            .where(kv_items.c.id.is_(None))
+            .where(func.coalesce(builds.c.failures, 0) <= MAX_FAILURES)
+            .order_by(memories.c.num)
+            .limit(limit)
+        )
+        async with self._db.read() as conn:
+            items = [BuildItem(*row) for row in await conn.execute(query)]
+        lists: dict[tuple[str, str], list[BuildItem]] = {}
+        for item in items:
+            lists.setdefault((item.tenant_id, item.owner), []).append(item)
+        return [item for items in lists.values() for item in items]
+
+    async def mark_building(self, fingerprint: str, items: Sequence[BuildItem]) -> None:
+        async with self._db.write() as conn:
+            await build_rows.put(conn, fingerprint, items, now=self._clock(), error=None)
+
+    async def mark_failed(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
+        async with self._db.write() as conn:
+            await build_rows.put(conn, fingerprint, items, now=self._clock(), error=error)
+
+    async def put_kv_items(self, items: Sequence[KvItem]) -> list[KvItem]:
+        async with self._db.write() as conn:
+            live = await build_rows.live_versions(
+                conn, {i for item in items for i in (item.memory_id, *item.context_ids)}
+            )
+            good = [item for item in items if _is_current(item, live)]
+            for item in good:
+                await self._put(conn, item)
+            stale = [item for item in items if not _is_current(item, live)]
+            # A key that a live item shares must stay in the bank.
+            return [item for item in stale if not await _is_used(conn, item)]
+
+    async def _put(self, conn: AsyncConnection, item: KvItem) -> None:
+        same = (kv_items.c.memory_id == item.memory_id) & (kv_items.c.version == item.version)
+        here = kv_items.c.fingerprint == item.fingerprint
+        await queue_purges(conn, same & here & (kv_items.c.key != item.key), self._clock())
+        await conn.execute(delete(kv_items).where(same, here))
+        row = {c.name: getattr(item, c.name) for c in kv_items.c if c.name != "id"}
+        added = await conn.execute(insert(kv_items).values(row).returning(kv_items.c.id))
+        number = added.scalar_one()
+        contexts = [
+            {"kv_item_id": number, "memory_id": memory_id}
+            for memory_id in dict.fromkeys(item.context_ids)
+        ]
+        if contexts:
+            await conn.execute(insert(kv_item_contexts), contexts)
+        await build_rows.clear(conn, item.fingerprint, item.memory_id, item.version)
+
+    async def previous_items(
+        self, tenant_id: str, owner: str, *, before: BuildItem, limit: int
+    ) -> list[BuildItem]:
+        at = select(memories.c.num).where(
+            memories.c.tenant_id == tenant_id, memories.c.id == before.memory_id
+        )
+        query = (
+            select(*_BUILD_COLUMNS)
+            .where(memories.c.tenant_id == tenant_id, memories.c.owner == owner)
+            .where(memories.c.num < at.scalar_subquery())
+            .order_by(memories.c.num.desc())
+            .limit(limit)
+        )
+        async with self._db.read() as conn:
+            newest_first = [BuildItem(*row) for row in await conn.execute(query)]
+        return newest_first[::-1]
+
+    async def kv_items(
+        self, tenant_id: str, fingerprint: str, versions: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], KvItem]:
+        wanted = set(versions)
+        found: dict[tuple[str, int], KvItem] = {}
+        async with self._db.read() as conn:
+            for some in batched(sorted({memory_id for memory_id, _ in wanted})):
+                condition = (
+                    (kv_items.c.tenant_id == tenant_id)
+                    & (kv_items.c.fingerprint == fingerprint)
+                    & kv_items.c.memory_id.in_(some)
+                )
+                contexts = await _contexts(conn, condition)
+                for row in await conn.execute(select(kv_items).where(condition)):
+                    if (row.memory_id, row.version) in wanted:
+                        item = _to_kv_item(row, contexts.get(row.id, ()))
+                        found[item.memory_id, item.version] = item
+        return found
+
+    async def forget_kv(self, fingerprint: str, keys: Sequence[str]) -> None:
+        async with self._db.write() as conn:
+            for some in batched(keys):
+                await conn.execute(
+                    delete(kv_items).where(
+                        kv_items.c.fingerprint == fingerprint, kv_items.c.key.in_(some)
+                    )
+                )
+
+    async def all_keys(self, fingerprint: str) -> AsyncIterator[list[str]]:
+        last = ""
+        while True:
+            query = (
+                select(kv_items.c.key)
+                .distinct()
+                .where(kv_items.c.fingerprint == fingerprint, kv_items.c.key > last)
+                .order_by(kv_items.c.key)
+                .limit(BATCH)
+            )
+            async with self._db.read() as conn:
+                keys = list((await conn.scalars(query)).all())
+            if not keys:
+                return
+            yield keys
+            last = keys[-1]
+
+    async def take_purges(self, fingerprint: str, *, limit: int) -> list[str]:
+        here = purges.c.fingerprint == fingerprint
+        # A key that came back into use meanwhile (same text, same neighbours) is not to go.
+        used = select(kv_items.c.key).where(kv_items.c.fingerprint == fingerprint)
+        async with self._db.read() as conn:
+            if await conn.scalar(select(purges.c.id).where(here).limit(1)) is None:
+                return []
+        async with self._db.write() as conn:
+            await conn.execute(delete(purges).where(here, purges.c.key.in_(used)))
+            oldest = select(purges.c.key).where(here).group_by(purges.c.key)
+            query = oldest.order_by(func.min(purges.c.id)).limit(limit)
+            return list((await conn.scalars(query)).all())
+
+    async def finish_purges(self, keys: Sequence[str], *, fingerprint: str | None = None) -> None:
+        async with self._db.write() as conn:
+            for some in batched(keys):
+                query = delete(purges).where(purges.c.key.in_(some))
+                if fingerprint is not None:
+                    query = query.where(purges.c.fingerprint == fingerprint)
+                await conn.execute(query)
+
+    async def build_counts(self, tenant_id: str, fingerprint: str | None) -> BuildCounts:
+        state = has_state(fingerprint).label("state")
+        columns: list[Any] = [state, func.count()]
+        query = with_state(select(*columns), fingerprint).where(memories.c.tenant_id == tenant_id)
+        async with self._db.read() as conn:
+            rows = (await conn.execute(query.group_by(state))).all()
+        return BuildCounts(**{name: number for name, number in rows})
+
+
+def _is_current(item: KvItem, live: dict[tuple[str, str], int]) -> bool:
+    """Still the memory's version, and everything that it was encoded behind still exists."""
+    return live.get((item.tenant_id, item.memory_id)) == item.version and all(
+        (item.tenant_id, memory_id) in live for memory_id in item.context_ids
+    )
+
+
+async def _is_used(conn: AsyncConnection, item: KvItem) -> bool:
+    query = select(kv_items.c.id).where(
+        kv_items.c.fingerprint == item.fingerprint, kv_items.c.key == item.key
+    )
+    return await conn.scalar(query.limit(1)) is not None
+
+
+async def _contexts(conn: AsyncConnection, condition: Any) -> dict[int, list[str]]:
+    """Memory ids that the KV items of `condition` were encoded behind, by KV item."""
+    query = (
+        select(kv_item_contexts.c.kv_item_id, kv_item_contexts.c.memory_id)
+        .join(kv_items, kv_items.c.id == kv_item_contexts.c.kv_item_id)
+        .where(condition)
+        .order_by(kv_item_contexts.c.kv_item_id, kv_item_contexts.c.memory_id)
+    )
+    found: dict[int, list[str]] = {}
+    for number, memory_id in await conn.execute(query):
+        found.setdefault(number, []).append(memory_id)
+    return found
+
+
+def _to_kv_item(row: Any, context_ids: Sequence[str]) -> KvItem:
+    return KvItem(
+        memory_id=row.memory_id,
+        version=row.version,
+        tenant_id=row.tenant_id,
+        fingerprint=row.fingerprint,
+        key=row.key,
+        num_tokens=row.num_tokens,
+        context_ids=tuple(context_ids),
+    )

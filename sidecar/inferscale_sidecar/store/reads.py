@@ -1,0 +1,104 @@
+"""Reading memories from SQL: by id, by scope, and by change number. Snapshots, never locks."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, select
+
+from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.records import Page, ScopeChanges, VersionEvent
+from inferscale_sidecar.store.rows import (
+    batched,
+    in_list,
+    in_scope,
+    select_index_rows,
+    select_memories,
+    to_index_row,
+    to_memory,
+)
+from inferscale_sidecar.store.schema import memories, memory_versions, tenants
+
+
+class SqlReads:
+    """The reading half of `MemoryPort`."""
+
+    _db: Database
+
+    async def get_memories(
+        self, tenant_id: str, ids: Sequence[str], *, fingerprint: str | None = None
+    ) -> dict[str, Memory]:
+        found: dict[str, Memory] = {}
+        async with self._db.read() as conn:
+            for some in batched(ids):
+                query = select_memories(fingerprint).where(
+                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some)
+                )
+                found |= {row.id: to_memory(row) for row in await conn.execute(query)}
+        return found
+
+    async def list_memories(
+        self,
+        tenant_id: str,
+        scope: Scope,
+        *,
+        limit: int,
+        before: int | None = None,
+        fingerprint: str | None = None,
+    ) -> Page:
+        condition = in_scope(tenant_id, scope)
+        query = select_memories(fingerprint).where(condition)
+        if before is not None:
+            query = query.where(memories.c.num < before)
+        async with self._db.read() as conn:
+            total = await conn.scalar(select(func.count()).select_from(memories).where(condition))
+            found = await conn.execute(query.order_by(memories.c.num.desc()).limit(limit + 1))
+            rows = found.all()
+        more = len(rows) > limit
+        return Page(
+            memories=[to_memory(row) for row in rows[:limit]],
+            total=total or 0,
+            next_before=rows[limit - 1].num if more else None,
+        )
+
+    async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
+        query = (
+            select(memory_versions)
+            .where(memory_versions.c.tenant_id == tenant_id)
+            .where(memory_versions.c.memory_id == memory_id)
+            .order_by(memory_versions.c.seq)
+        )
+        async with self._db.read() as conn:
+            rows = (await conn.execute(query)).all()
+        return [
+            VersionEvent(row.memory_id, row.version, row.event, row.text, row.created_at)
+            for row in rows
+        ]
+
+    async def changes(self, tenant_id: str, scope: Scope, *, since: int | None) -> ScopeChanges:
+        async with self._db.read() as conn:
+            seq = await conn.scalar(select(tenants.c.change_seq).where(tenants.c.id == tenant_id))
+            if seq is None or seq == since:
+                return ScopeChanges(seq or 0, (), ())
+            query = select_index_rows().where(in_list(tenant_id, scope))
+            if since is None:
+                rows = (await conn.execute(query)).all()
+                return ScopeChanges(seq, [to_index_row(row) for row in rows], ())
+            rows = (await conn.execute(query.where(memories.c.seq > since))).all()
+            gone = await conn.scalars(
+                select(memory_versions.c.memory_id).where(
+                    memory_versions.c.tenant_id == tenant_id,
+                    memory_versions.c.event == "DELETE",
+                    memory_versions.c.seq > since,
+                )
+            )
+            return ScopeChanges(seq, [to_index_row(row) for row in rows], gone.all())
+
+    async def live_versions(self, tenant_id: str, ids: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        async with self._db.read() as conn:
+            for some in batched(ids):
+                query = select(memories.c.id, memories.c.version).where(
+                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some)
+                )
+                found |= {row.id: row.version for row in await conn.execute(query)}
+        return found

@@ -1,0 +1,128 @@
+"""What goes into the store and comes out of it, beyond the nouns of `core`. Plain frozen data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from inferscale_sidecar.core import Memory, Scope, Tenant
+
+Vector = npt.NDArray[np.float32]
+Event = Literal["ADD", "UPDATE", "DELETE"]
+KeyScope = Literal["read", "write", "admin"]
+
+DEFAULT_TENANT = "default"
+MAX_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A memory about to be written. `vector` is the L2-normalised embedding of `text`."""
+
+    text: str
+    vector: Vector
+    role: str | None = None
+    actor_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of a draft. NOOP: the scope held the same text already; `memory` is that one."""
+
+    memory: Memory
+    event: Literal["ADD", "NOOP"]
+
+
+@dataclass(frozen=True)
+class IdempotencyKey:
+    """A client's name for one write, and the digest of what it asked for under that name."""
+
+    key: str
+    request_hash: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """Memories, newest first. `next_before` continues the list; None on the last page."""
+
+    memories: Sequence[Memory]
+    total: int
+    next_before: int | None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Counts of what a deletion took away."""
+
+    memories: int
+    kv_items: int
+
+
+@dataclass(frozen=True)
+class VersionEvent:
+    """One line of a memory's history. `text` is None once the memory was deleted."""
+
+    memory_id: str
+    version: int
+    event: Event
+    text: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class IndexRow:
+    """A live memory as an index needs it. `num` is its position in creation order."""
+
+    num: int
+    memory_id: str
+    version: int
+    scope: Scope
+    role: str | None
+    actor_id: str | None
+    metadata: dict[str, Any] | None
+    created_at: datetime
+    updated_at: datetime
+    vector: Vector
+
+
+@dataclass(frozen=True)
+class ScopeChanges:
+    """What happened in a scope after a change number; `seq` is the number to continue from."""
+
+    seq: int
+    rows: Sequence[IndexRow]
+    deleted: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """An API key without its secret, which nobody has but the client."""
+
+    id: str
+    tenant_id: str
+    name: str
+    prefix: str
+    scopes: frozenset[KeyScope]
+    created_at: datetime
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a presented key is worth."""
+
+    tenant: Tenant
+    scopes: frozenset[KeyScope]
+
+
+@dataclass(frozen=True)
+class BuildCounts:
+    """A tenant's live memories by the state of their KV."""
+
+    queued: int = 0
+    building: int = 0
+    ready: int = 0
+    failed: int = 0

@@ -1,0 +1,84 @@
+"""Taking memories away, with everything that derives from them. Set-based SQL, no loops over rows.
+
+Invariant: after `remove` no table holds the text, the vector or a usable KV row of the memories,
+nor a KV row of an item that was encoded behind one of them; their keys are queued for purge.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, insert, literal, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from inferscale_sidecar.store.records import Removed
+from inferscale_sidecar.store.schema import (
+    UtcDateTime,
+    builds,
+    embeddings,
+    handle_items,
+    kv_item_contexts,
+    kv_items,
+    memories,
+    memory_versions,
+    purges,
+)
+
+
+async def queue_purges(conn: AsyncConnection, doomed: ColumnElement[bool], now: datetime) -> int:
+    """Drop the `kv_items` rows for which `doomed` holds, and queue their keys for the bank.
+
+    Returns:
+        How many items went.
+    """
+    keys = (
+        select(kv_items.c.fingerprint, kv_items.c.key, literal(now, UtcDateTime))
+        .where(doomed)
+        .distinct()
+    )
+    await conn.execute(insert(purges).from_select(["fingerprint", "key", "created_at"], keys))
+    return (await conn.execute(delete(kv_items).where(doomed))).rowcount
+
+
+async def drop_own_kv(conn: AsyncConnection, memory_id: str, now: datetime) -> int:
+    """The KV of all versions of one memory; items encoded behind it keep theirs."""
+    await conn.execute(delete(builds).where(builds.c.memory_id == memory_id))
+    return await queue_purges(conn, kv_items.c.memory_id == memory_id, now)
+
+
+async def remove(
+    conn: AsyncConnection, condition: ColumnElement[bool], *, seq: int, now: datetime
+) -> Removed:
+    """Remove the memories for which `condition` (on `memories`) holds.
+
+    Args:
+        conn: in a write transaction.
+        condition: includes the tenant.
+        seq: change number of this write.
+        now: time of the DELETE event.
+    """
+    victims: Select[Any] = select(memories.c.id).where(condition)
+    behind = select(kv_item_contexts.c.kv_item_id).where(kv_item_contexts.c.memory_id.in_(victims))
+    doomed = or_(kv_items.c.memory_id.in_(victims), kv_items.c.id.in_(behind))
+    num_kv = await queue_purges(conn, doomed, now)
+    for table in (builds, handle_items, embeddings):
+        await conn.execute(delete(table).where(table.c.memory_id.in_(victims)))
+    await conn.execute(
+        update(memory_versions).where(memory_versions.c.memory_id.in_(victims)).values(text=None)
+    )
+    await conn.execute(_delete_events(condition, seq=seq, now=now))
+    gone = await conn.execute(delete(memories).where(condition))
+    return Removed(memories=gone.rowcount, kv_items=num_kv)
+
+
+def _delete_events(condition: ColumnElement[bool], *, seq: int, now: datetime) -> Any:
+    events = select(
+        memories.c.id,
+        memories.c.version,
+        literal("DELETE"),
+        memories.c.tenant_id,
+        literal(seq),
+        literal(now, UtcDateTime),
+    ).where(condition)
+    return insert(memory_versions).from_select(
+        ["memory_id", "version", "event", "tenant_id", "seq", "created_at"], events
+    )

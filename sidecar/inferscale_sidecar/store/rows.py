@@ -1,0 +1,161 @@
+"""From table rows to nouns and back: shared by all parts of the SQL store. No transactions."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import numpy as np
+from sqlalchemy import ColumnElement, Row, Select, and_, case, literal, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.errors import NotFound
+from inferscale_sidecar.store.records import MAX_FAILURES, IndexRow, Vector
+from inferscale_sidecar.store.schema import builds, embeddings, kv_items, memories, tenants
+
+T = TypeVar("T")
+
+# Below the limit on bound variables of every database, and of every SQLite build.
+BATCH = 500
+
+
+def batched(items: Sequence[T], size: int = BATCH) -> Iterator[Sequence[T]]:
+    """Consecutive slices of at most `size`."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 (hex) by which exact duplicates are known."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def scope_digest(scope: Scope) -> str:
+    """SHA-256 (hex) of all three ids, told apart from any other three ids."""
+    ids = json.dumps([scope.user_id, scope.agent_id, scope.run_id])
+    return hashlib.sha256(ids.encode()).hexdigest()
+
+
+def in_scope(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
+    """Condition on `memories`: this tenant, and every id that is given.
+
+    Raises:
+        ValueError: no id is given; an empty scope never means "everything".
+    """
+    ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
+    given = [memories.c[name] == value for name, value in ids.items() if value is not None]
+    if not given:
+        raise ValueError("a scope needs at least one of user_id, agent_id, run_id")
+    return and_(memories.c.tenant_id == tenant_id, *given)
+
+
+def in_list(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
+    """Condition on `memories`: this tenant and the first id given, as in `Scope.owner`."""
+    kind, _, value = scope.owner.partition(":")
+    return and_(memories.c.tenant_id == tenant_id, memories.c[f"{kind}_id"] == value)
+
+
+def has_state(fingerprint: str | None) -> ColumnElement[str]:
+    """A memory's KV state as SQL, given the joins of `with_state`."""
+    if fingerprint is None:
+        return literal("queued")
+    return case(
+        (kv_items.c.id.is_not(None), "ready"),
+        (builds.c.failures > MAX_FAILURES, "failed"),
+        (builds.c.state == "building", "building"),
+        else_="queued",
+    )
+
+
+def with_state(query: Select[Any], fingerprint: str | None) -> Select[Any]:
+    """Join each memory's KV and build rows of this engine fingerprint to a query on `memories`."""
+    if fingerprint is None:
+        return query.select_from(memories)
+    joined = memories
+    for table in (kv_items, builds):
+        joined = joined.outerjoin(  # type: ignore[assignment]  # Join is a FromClause, Table too
+            table,
+            and_(
+                table.c.memory_id == memories.c.id,
+                table.c.version == memories.c.version,
+                table.c.fingerprint == fingerprint,
+            ),
+        )
+    return query.select_from(joined)
+
+
+def select_memories(fingerprint: str | None) -> Select[Any]:
+    """All memories with their state; the caller adds the conditions."""
+    columns = (*memories.c, has_state(fingerprint).label("kv_state"))
+    return with_state(select(*columns), fingerprint)
+
+
+def to_memory(row: Row[Any]) -> Memory:
+    """From a row of `select_memories`."""
+    return Memory(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        scope=Scope(row.user_id, row.agent_id, row.run_id),
+        text=row.text,
+        version=row.version,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        role=row.role,
+        actor_id=row.actor_id,
+        metadata=row.metadata,
+        kv_state=row.kv_state,
+    )
+
+
+def select_index_rows() -> Select[Any]:
+    """All memories with their vectors; the caller adds the conditions."""
+    return select(*memories.c, embeddings.c.vector).join_from(
+        memories, embeddings, embeddings.c.memory_id == memories.c.id
+    )
+
+
+def to_index_row(row: Row[Any]) -> IndexRow:
+    """From a row of `select_index_rows`."""
+    return IndexRow(
+        num=row.num,
+        memory_id=row.id,
+        version=row.version,
+        scope=Scope(row.user_id, row.agent_id, row.run_id),
+        role=row.role,
+        actor_id=row.actor_id,
+        metadata=row.metadata,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        vector=np.frombuffer(row.vector, dtype="<f4"),
+    )
+
+
+def vector_blob(vector: Vector) -> bytes:
+    """Float32, little endian, whatever the machine."""
+    return vector.astype("<f4").tobytes()
+
+
+async def next_seq(conn: AsyncConnection, tenant_id: str) -> int:
+    """Number this write. Also locks the tenant's row: writes of one tenant commit in this order.
+
+    Raises:
+        NotFound: no such tenant.
+    """
+    bump = (
+        update(tenants)
+        .where(tenants.c.id == tenant_id)
+        .values(change_seq=tenants.c.change_seq + 1)
+        .returning(tenants.c.change_seq)
+    )
+    seq: int | None = (await conn.execute(bump)).scalar_one_or_none()
+    if seq is None:
+        raise NotFound(f"no tenant {tenant_id!r}; it was removed, or never created")
+    return seq
+
+
+def version_row(row: dict[str, Any], event: str, seq: int, now: datetime) -> dict[str, Any]:
+    """A row of `memory_versions` for the state of a memory that `row` shows."""
+    same = {name: row[name] for name in ("version", "tenant_id", "text")}
+    return {"memory_id": row["id"], "event": event, "seq": seq, "created_at": now} | same

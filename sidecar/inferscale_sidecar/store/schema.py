@@ -1,0 +1,225 @@
+"""The tables. Owns names, types and constraints; migrations create them, nothing else does.
+
+Invariant: every row that belongs to a tenant carries its `tenant_id`, and the text of a memory
+stands in `memories` and `memory_versions` only, so that deleting it is two statements.
+"""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware UTC datetimes on every database; SQLite itself keeps no zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"naive datetime {value!r}: the store keeps UTC, pass an aware one")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+# SQLite only numbers rows by itself when the key is spelled INTEGER.
+RowNumber = BigInteger().with_variant(Integer, "sqlite")
+ID = String(64)
+FOREIGN_ID = String(256)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("name", String(256), nullable=False, unique=True),
+    Column("salt", LargeBinary(32), nullable=False),
+    # Counts the tenant's writes in commit order: readers catch up from the number they know.
+    Column("change_seq", BigInteger, nullable=False, server_default="0"),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("name", String(256), nullable=False),
+    Column("prefix", String(16), nullable=False),
+    Column("key_hash", String(64), nullable=False, unique=True),
+    Column("scopes", String(64), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("revoked_at", UtcDateTime),
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    Column("num", RowNumber, primary_key=True, autoincrement=True),
+    Column("id", ID, nullable=False, unique=True),
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("user_id", FOREIGN_ID),
+    Column("agent_id", FOREIGN_ID),
+    Column("run_id", FOREIGN_ID),
+    Column("owner", String(272), nullable=False),
+    # Digest of all three ids: SQL holds two NULLs for different, uniqueness must not.
+    Column("scope_key", String(64), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("text_hash", String(64), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("role", String(64)),
+    Column("actor_id", FOREIGN_ID),
+    Column("metadata", JSON(none_as_null=True)),
+    Column("seq", BigInteger, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    UniqueConstraint("tenant_id", "scope_key", "text_hash"),
+    Index(None, "tenant_id", "user_id", "seq"),
+    Index(None, "tenant_id", "agent_id", "seq"),
+    Index(None, "tenant_id", "run_id", "seq"),
+    Index(None, "tenant_id", "owner", "num"),
+    sqlite_autoincrement=True,  # a deleted row's number is never given to another
+)
+
+memory_versions = Table(
+    "memory_versions",
+    metadata,
+    Column("memory_id", ID, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("event", String(8), nullable=False),
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("text", Text),  # NULL once the memory was deleted
+    Column("seq", BigInteger, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("memory_id", "version", "event"),
+    Index(None, "tenant_id", "event", "seq"),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("memory_id", ID, primary_key=True),
+    Column("vector", LargeBinary, nullable=False),  # float32, little endian
+)
+
+kv_items = Table(
+    "kv_items",
+    metadata,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("fingerprint", String(128), nullable=False),
+    Column("memory_id", ID, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("key", String(64), nullable=False),
+    Column("num_tokens", Integer, nullable=False),
+    UniqueConstraint("memory_id", "version", "fingerprint"),
+    # Not unique: equal texts behind equal neighbours have one KV, whichever memory they belong to.
+    Index(None, "fingerprint", "key"),
+)
+
+kv_item_contexts = Table(
+    "kv_item_contexts",
+    metadata,
+    Column("kv_item_id", RowNumber, ForeignKey("kv_items.id", ondelete="CASCADE"), nullable=False),
+    Column("memory_id", ID, nullable=False),
+    PrimaryKeyConstraint("memory_id", "kv_item_id"),
+    Index(None, "kv_item_id"),
+)
+
+builds = Table(
+    "builds",
+    metadata,
+    Column("memory_id", ID, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("fingerprint", String(128), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("error", Text),
+    Column("updated_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("memory_id", "version", "fingerprint"),
+)
+
+purges = Table(
+    "purges",
+    metadata,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("fingerprint", String(128), nullable=False),
+    Column("key", String(64), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Index(None, "fingerprint", "key"),
+)
+
+handles = Table(
+    "handles",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("user_id", FOREIGN_ID),
+    Column("agent_id", FOREIGN_ID),
+    Column("run_id", FOREIGN_ID),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
+    Index(None, "expires_at"),
+)
+
+handle_items = Table(
+    "handle_items",
+    metadata,
+    Column("handle_id", ID, ForeignKey("handles.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("memory_id", ID, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("score", Float(53), nullable=False),
+    PrimaryKeyConstraint("handle_id", "position"),
+    Index(None, "memory_id"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("key", String(256), nullable=False),
+    Column("request_hash", String(64), nullable=False),
+    Column("result", JSON, nullable=False),  # ids and events, never text
+    Column("created_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "key"),
+)

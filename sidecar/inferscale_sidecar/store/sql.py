@@ -1,0 +1,70 @@
+"""`SqlStore`: the store on an SQL database. Owns its life cycle; the parts are in their modules."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sqlalchemy import insert, select
+
+from inferscale_sidecar.errors import ConfigError
+from inferscale_sidecar.store import build_rows, migrations
+from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.handles import SqlHandles
+from inferscale_sidecar.store.integrity import find_violations
+from inferscale_sidecar.store.kv import SqlKv
+from inferscale_sidecar.store.memories import SqlMemories
+from inferscale_sidecar.store.reads import SqlReads
+from inferscale_sidecar.store.records import DEFAULT_TENANT
+from inferscale_sidecar.store.schema import meta, tenants
+from inferscale_sidecar.store.tenants import SqlTenants, new_tenant
+
+
+def utc_now() -> datetime:
+    """The time, aware."""
+    return datetime.now(UTC)
+
+
+class SqlStore(SqlMemories, SqlReads, SqlKv, SqlHandles, SqlTenants):
+    """Implements `MemoryStore`.
+
+    Args:
+        url: as for `Database`; see `sqlite_url` for a file.
+        clock: aware UTC time; tests pass their own.
+
+    Raises:
+        ConfigError: the URL is unusable.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now) -> None:
+        self._db = Database(url)
+        self._clock = clock
+
+    async def start(self) -> None:
+        await self._db.check()
+        async with self._db.write() as conn:
+            await conn.run_sync(migrations.upgrade)
+            now = self._clock()
+            known = await conn.scalar(select(tenants.c.id).where(tenants.c.id == DEFAULT_TENANT))
+            if known is None:
+                row = new_tenant(DEFAULT_TENANT, DEFAULT_TENANT, now)
+                await conn.execute(insert(tenants).values(row))
+            await build_rows.reset_building(conn, now)
+
+    async def bind_embedder(self, name: str, dim: int) -> None:
+        wanted = f"{name} ({dim} dimensions)"
+        async with self._db.write() as conn:
+            stored = await conn.scalar(select(meta.c.value).where(meta.c.key == "embedder"))
+            if stored is None:
+                await conn.execute(insert(meta).values(key="embedder", value=wanted))
+        if stored not in (None, wanted):
+            raise ConfigError(
+                f"the stored memories were embedded with {stored}, but the embedder in use is "
+                f"{wanted}; their vectors cannot be compared. Configure the embedder that they "
+                "were written with, or use another data folder"
+            )
+
+    async def check_integrity(self) -> list[str]:
+        async with self._db.read() as conn:
+            return await find_violations(conn)
+
+    async def close(self) -> None:
+        await self._db.close()
