@@ -1,1 +1,3 @@
-"""The engine: starting vLLM, speaking to it, preparing the demo model."""
+"""The sidecar's side of vLLM: the port, its HTTP client, the tokenizer, the supervisor, the self-
+test.
+"""

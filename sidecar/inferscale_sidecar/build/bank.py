@@ -1,0 +1,58 @@
+"""Keeps the store's idea of the bank true: purges what was deleted, forgets what the bank lost.
+
+Owns the two-way comparison, not the building. Invariant: a purge is finished in the store only
+after the bank has dropped the key, so a crash between the two repeats it and loses none.
+"""
+
+from collections.abc import Iterable
+
+from inferscale_sidecar.build.ports import BuildStore
+from inferscale_sidecar.engine.base import Engine
+
+BATCH = 500
+
+
+async def purge(store: BuildStore, engine: Engine, fingerprint: str) -> int:
+    """Deletes what the store wants gone; returns how many keys.
+
+    Raises:
+        EngineUnavailable: the rest stays queued.
+    """
+    count = 0
+    while keys := await store.take_purges(fingerprint, limit=BATCH):
+        await engine.delete(keys)
+        await store.finish_purges(keys, fingerprint=fingerprint)
+        count += len(keys)
+    return count
+
+
+async def reconcile(store: BuildStore, engine: Engine, fingerprint: str) -> int:
+    """After a restart: what the bank does not hold becomes pending again. Returns how many keys.
+
+    Raises:
+        EngineUnavailable: nothing was forgotten that the bank did not deny.
+    """
+    missing: list[str] = []
+    async for keys in store.all_keys(fingerprint):
+        missing += await _missing(engine, keys)
+    return await _forget(store, fingerprint, missing)
+
+
+async def check(store: BuildStore, engine: Engine, fingerprint: str, keys: Iterable[str]) -> int:
+    """The same for some keys only, that a request asked for in vain."""
+    return await _forget(store, fingerprint, await _missing(engine, list(keys)))
+
+
+async def _missing(engine: Engine, keys: list[str]) -> list[str]:
+    missing: list[str] = []
+    for at in range(0, len(keys), BATCH):
+        batch = keys[at : at + BATCH]
+        present = await engine.present(batch)
+        missing += [key for key in batch if key not in present]
+    return missing
+
+
+async def _forget(store: BuildStore, fingerprint: str, keys: list[str]) -> int:
+    for at in range(0, len(keys), BATCH):
+        await store.forget_kv(fingerprint, keys[at : at + BATCH])
+    return len(keys)

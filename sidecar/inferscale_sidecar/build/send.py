@@ -1,0 +1,69 @@
+"""Sends one build to the engine and reads what it stored.
+
+Owns the shape of build requests; keeps no state.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from inferscale.protocol.engine import PARAMS_FIELD, Capture, build_params
+from inferscale_sidecar.engine.base import Engine
+
+BUILD_PRIORITY = 10
+"""vLLM's priority (lower goes first): chat requests, at 0, always overtake builds."""
+
+
+async def send_build(
+    engine: Engine,
+    ids: Sequence[int],
+    *,
+    tag: str,
+    captures: Sequence[Capture] = (),
+    prefix_end: int | None = None,
+    cache_salt: str | None = None,
+    priority: int = BUILD_PRIORITY,
+) -> frozenset[str]:
+    """Prefills `ids` and has the connector keep slices of their KV.
+
+    Args:
+        engine: where to.
+        ids: the prompt; at least one token more than the last slice.
+        tag: the tenant's tag (`compose.keys.tenant_tag`).
+        captures: slices to keep under their keys.
+        prefix_end: also keep the first so many tokens as an exact prefix.
+        cache_salt: whose prefix cache to share; None: nobody's, so that every token is computed.
+        priority: see `BUILD_PRIORITY`.
+
+    Returns:
+        The keys that the bank holds now.
+
+    Raises:
+        EngineUnavailable: the engine is down; nothing is known about the build.
+        EngineError: the engine refused the request.
+    """
+    request_id = f"build_{secrets.token_hex(12)}"
+    body = {
+        "model": engine.model,
+        "prompt": list(ids),
+        "max_tokens": 1,
+        "temperature": 0,
+        "priority": priority,
+        "cache_salt": cache_salt or secrets.token_hex(16),
+        "kv_transfer_params": build_params(
+            engine.secret, request_id=request_id, salt=tag, captures=captures, prefix_end=prefix_end
+        ),
+    }
+    stored = _stored(await engine.complete(body))
+    if stored is None:
+        report = await engine.report(request_id)
+        stored = report.stored if report else ()
+    return frozenset(stored)
+
+
+def _stored(answer: Mapping[str, Any]) -> Sequence[str] | None:
+    """The keys in the response itself; None if this engine's responses do not carry them."""
+    params = answer.get("kv_transfer_params")
+    ours = params.get(PARAMS_FIELD) if isinstance(params, Mapping) else None
+    stored = ours.get("stored") if isinstance(ours, Mapping) else None
+    return [str(key) for key in stored] if isinstance(stored, list) else None

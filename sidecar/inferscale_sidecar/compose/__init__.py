@@ -1,0 +1,1 @@
+"""How memory becomes prompt text, and which token ids that text has."""

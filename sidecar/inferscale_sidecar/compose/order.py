@@ -1,0 +1,51 @@
+"""In which order items stand in the block, and how many of them are left to exact attention.
+
+Owns the two rules and nothing else. Invariant: a pure function of the hits, so that the same
+search always gives the same composition.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from inferscale_sidecar.core import CompositionItem, Hit
+
+SUFFIX_SHARE = 0.2
+MAX_SUFFIX_ITEMS = 5
+
+
+def suffix_items(n: int) -> int:
+    """How many of `n` items, the best ones, are prefilled behind the injected ones: a fifth, 1 to
+    5.
+    """
+    return min(n, MAX_SUFFIX_ITEMS, max(1, int(SUFFIX_SHARE * n + 0.5)))
+
+
+def order(hits: Sequence[Hit], *, suffix_items: int) -> tuple[CompositionItem, ...]:
+    """Ascending relevance, best last; what can be injected first, so that it stands contiguously.
+
+    Args:
+        hits: what a search found, in any order.
+        suffix_items: how many of the best stay at the very end, whatever the state of their KV.
+
+    Returns:
+        Ready items, then items whose KV is not there yet, then the best; each part ascending by
+            score,
+        ties by age and id.
+    """
+    if suffix_items < 0:
+        raise ValueError(f"suffix_items is {suffix_items}; it must be 0 or more")
+    ascending = sorted(hits, key=_rank)
+    cut = max(0, len(ascending) - suffix_items)
+    head, best = ascending[:cut], ascending[cut:]
+    ready = [hit for hit in head if hit.memory.kv_state == "ready"]
+    waiting = [hit for hit in head if hit.memory.kv_state != "ready"]
+    return tuple(_item(hit) for hit in (*ready, *waiting, *best))
+
+
+def _rank(hit: Hit) -> tuple[float, datetime, str]:
+    return (hit.score, hit.memory.created_at, hit.memory.id)
+
+
+def _item(hit: Hit) -> CompositionItem:
+    memory = hit.memory
+    return CompositionItem(memory.id, memory.version, memory.text, hit.score)
