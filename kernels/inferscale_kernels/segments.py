@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,21 +60,22 @@ def check_segments(segments: Tensor, staged_tokens: int, target_tokens: int) -> 
             f"segments are {segments.dtype} {tuple(segments.shape)}: "
             "give int64 [S, 4] (source, num_tokens, delta, target)"
         )
-    table = segments.cpu()
-    table = table[torch.argsort(table[:, 3])]
-    source, count, _, target = table.unbind(1)
-    if bool(((source < 0) | (count <= 0) | (source + count > staged_tokens)).any()):
+    # In numpy: torch would wake its threads for a table of a few rows.
+    table = segments.cpu().numpy()
+    table = table[np.argsort(table[:, 3], kind="stable")]
+    source, count, _, target = table.T
+    if ((source < 0) | (count <= 0) | (source + count > staged_tokens)).any():
         raise ValueError(
             f"a segment reads outside the {staged_tokens} staged tokens or is empty: "
             "drop empty segments and give source rows of this staging buffer"
         )
-    if bool(((target < 0) | (target + count > target_tokens)).any()):
+    if ((target < 0) | (target + count > target_tokens)).any():
         raise ValueError(
             f"a segment writes outside the {target_tokens} target rows: give one slot per token"
         )
-    if bool((target[:-1] + count[:-1] > target[1:]).any()):
+    if (target[:-1] + count[:-1] > target[1:]).any():
         raise ValueError("two segments write the same target row: split or drop one of them")
-    return table
+    return torch.from_numpy(np.ascontiguousarray(table))
 
 
 def target_tokens(segments: Tensor) -> int:

@@ -7,15 +7,20 @@ their bits; everything else is turned in fp32 and rounded once.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from inferscale_kernels.caches import CacheTable
-from inferscale_kernels.layout import item_shape, k_plane, v_plane
+from inferscale_kernels.layout import ItemShape, item_shape, k_plane, v_plane
 from inferscale_kernels.rope import RopeTable
 from inferscale_kernels.segments import Run, check_segments, runs, target_tokens
+
+Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
+"""An item where it lies, e.g. in the bank's memory map."""
 
 _CHUNK_TOKENS = 128
 
@@ -66,6 +71,54 @@ def rotate_into(staging: Tensor, segments: Tensor, rope: RopeTable, out: Rotated
             counts = table[run.first : run.last, 1].to(staging.device)
             per_token = turns[run.first : run.last].repeat_interleave(counts, dim=0)
             _turn(out.k, run, per_token, rope)
+
+
+def rotate_items_into(
+    items: Sequence[Buffer], segments: Tensor, rope: RopeTable, out: RotatedKV
+) -> None:
+    """`rotate_into` from items where they lie: segment s reads `items[s]`.
+
+    Args:
+        items: one buffer per segment, [tokens, L, 2, H, D] in the dtype of `out`.
+        segments: as for `rotate`, but the source row counts from the start of the segment's item.
+        rope, out: as for `rotate_into`.
+
+    Raises:
+        ValueError: bounds do not fit, or an item is not a whole number of tokens.
+    """
+    shape, table, order = check_items(items, segments, out)
+    tail = (shape.layers, 2, shape.heads, shape.head_dim)
+    if not shape.has_values:
+        tail = (shape.layers, 1, shape.head_dim)  # type: ignore[assignment]
+    for i, s in enumerate(order.tolist()):
+        values = torch.from_numpy(np.frombuffer(items[s], np.uint8).copy()).view(out.k.dtype)
+        rotate_into(values.view(-1, *tail), table[i : i + 1], rope, out)
+
+
+def check_items(
+    items: Sequence[Buffer], segments: Tensor, out: RotatedKV
+) -> tuple[ItemShape, Tensor, Tensor]:
+    """Validate what `rotate_items_into` is given.
+
+    Returns:
+        The shape of one item (with the most tokens any has), the table sorted by target, and the
+        order: row i of the sorted table was row `order[i]`.
+    """
+    layers, _, heads, head_dim = out.k.shape
+    shape = ItemShape(0, layers, heads, head_dim, out.v.shape[-1] > 0)
+    token_bytes = layers * heads * shape.cache_width * out.k.itemsize
+    sizes = [item.nbytes if hasattr(item, "nbytes") else len(item) for item in items]
+    if len(sizes) != segments.shape[0] or any(size % token_bytes for size in sizes):
+        raise ValueError(
+            f"{len(sizes)} items for {segments.shape[0]} segments, sizes must be multiples of "
+            f"{token_bytes} bytes per token: give one item of this model per segment"
+        )
+    longest = max(sizes, default=0) // token_bytes
+    table = check_segments(segments, longest, out.k.shape[1])
+    held = torch.tensor(sizes, dtype=torch.int64) // token_bytes
+    if bool((segments[:, 0] + segments[:, 1] > held).any()):
+        raise ValueError("a segment reads past the end of its item: give rows of that item")
+    return shape._replace(tokens=longest), table, torch.argsort(segments[:, 3], stable=True)
 
 
 def inject(

@@ -1,0 +1,67 @@
+"""Which implementation of the rotation serves a call.
+
+Owns: the choice. Does not own: any of the implementations.
+Invariant: the choice changes time, never bits.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from inferscale_kernels.ops.inject import reference
+from inferscale_kernels.ops.inject.reference import Buffer, RotatedKV, empty_kv
+from inferscale_kernels.rope import RopeTable
+from inferscale_kernels.segments import segment_table, target_tokens
+
+HAS_COMPILED_LOOP = importlib.util.find_spec("numba") is not None
+"""numba comes with vLLM; without it the CPU path is the reference."""
+
+
+def rotate(staging: Tensor, segments: Tensor, rope: RopeTable) -> RotatedKV:
+    """`reference.rotate`, by the fastest way there is."""
+    out = empty_kv(staging, target_tokens(segments))
+    rotate_into(staging, segments, rope, out)
+    return out
+
+
+def rotate_into(staging: Tensor, segments: Tensor, rope: RopeTable, out: RotatedKV) -> None:
+    """`reference.rotate_into`, by the fastest way there is."""
+    if not _compiled(out) or not staging.is_contiguous() or staging.is_cuda:
+        reference.rotate_into(staging, segments, rope, out)
+        return
+    from inferscale_kernels.ops.inject import cpu
+
+    cpu.rotate_into(staging, segments, rope, out)
+
+
+def rotate_items_into(
+    items: Sequence[Buffer], segments: Tensor, rope: RopeTable, out: RotatedKV
+) -> None:
+    """`reference.rotate_items_into`, by the fastest way there is."""
+    if not _compiled(out):
+        reference.rotate_items_into(items, segments, rope, out)
+        return
+    from inferscale_kernels.ops.inject import cpu
+
+    cpu.rotate_items_into(list(items), segments, rope, out)
+
+
+def prepare() -> None:
+    """Compile the CPU loop now (about a second, cached on disk), not in the first request."""
+    if HAS_COMPILED_LOOP:
+        rope = RopeTable.uniform(torch.ones(8), 1)
+        rotate(
+            torch.zeros(1, 1, 2, 1, 16, dtype=torch.bfloat16), segment_table([(0, 1, 1, 0)]), rope
+        )
+
+
+def _compiled(out: RotatedKV) -> bool:
+    """The compiled loop serves 2-byte floats in CPU memory, dense within a layer."""
+    if not HAS_COMPILED_LOOP or out.k.device.type != "cpu":
+        return False
+    dense = all(tensor[0].is_contiguous() for tensor in out if tensor.shape[0])
+    return dense and out.k.dtype in (torch.bfloat16, torch.float16)
