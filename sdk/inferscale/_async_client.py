@@ -1,4 +1,4 @@
-"""`AsyncMemory`: the awaiting client. `Memory` documents its methods; `_operations` is the logic."""
+"""`AsyncMemory`: the awaiting client. `Memory` documents it; the logic is `_operations`."""
 
 import time
 from collections.abc import Mapping

@@ -31,7 +31,7 @@ def memory_field(memory: MemoryLike) -> dict[str, Any]:
         if not memory.startswith(_HANDLE_PREFIX):
             raise InvalidArgumentError(
                 f"memory is the string {memory!r}, which is not a handle's id "
-                f"('{_HANDLE_PREFIX}…'); for a user's memories write memory={'user_id': …}."
+                f"('{_HANDLE_PREFIX}…'); for a user's memories write memory={{'user_id': …}}."
             )
         return {"handle": memory}
     if not isinstance(memory, Mapping):

@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from pydantic import TypeAdapter, ValidationError
+
+from inferscale._validate import explain
 from inferscale.errors import InvalidArgumentError
+from inferscale.protocol.memory import Id
 
 Scope = Mapping[str, str | None]
 """user_id, agent_id and run_id as a method got them; None means not given."""
+
+_ID: TypeAdapter[str] = TypeAdapter(Id)
 
 SCOPE_IDS = ("user_id", "agent_id", "run_id")
 
@@ -98,14 +104,15 @@ def one_limit(default: int | None, **spellings: int | None) -> int | None:
 
 
 def _one_id(name: str, value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | UUID) and not isinstance(value, bool):
-        return str(value)
-    raise InvalidArgumentError(
-        f"{name} is {value!r}; it must be one string. None would mean everybody's, "
-        "and operators and lists are for metadata only."
-    )
+    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
+        raise InvalidArgumentError(
+            f"{name} is {value!r}; it must be one string. None would mean everybody's, "
+            "and operators and lists are for metadata only."
+        )
+    try:
+        return _ID.validate_python(str(value))
+    except ValidationError as error:
+        raise InvalidArgumentError(f"{name}: {explain(error)}.") from None
 
 
 def _reject_nested_ids(filters: object) -> None:

@@ -16,7 +16,7 @@ from inferscale.errors import InvalidArgumentError
 def explain(error: ValidationError) -> str:
     """The violations in one line, without the values (they may be someone's memory)."""
     return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}"
+        ": ".join(filter(None, (".".join(map(str, item["loc"])), item["msg"])))
         for item in error.errors(include_url=False, include_input=False)
     )
 
