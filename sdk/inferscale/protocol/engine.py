@@ -19,6 +19,7 @@ SECRET_ENV = "INFERSCALE_ENGINE_SECRET"
 SECRET_HEADER = "x-inferscale-secret"
 
 REASONS = (
+    "not_requested",  # the client asked for text (`inject: false`)
     "disabled",  # switched off, or the self-test failed
     "unauthenticated",  # signature missing or wrong
     "malformed",  # the operation could not be understood

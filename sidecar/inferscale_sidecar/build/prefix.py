@@ -13,7 +13,7 @@ from typing import Any
 
 from inferscale_sidecar.build.send import send_build
 from inferscale_sidecar.compose.head import ListTokenizer
-from inferscale_sidecar.compose.keys import cache_salt, tenant_tag
+from inferscale_sidecar.compose.keys import tenant_tag
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.errors import SidecarError
@@ -39,14 +39,14 @@ class PrefixWarmer:
         self._running: dict[bytes, asyncio.Task[None]] = {}
 
     async def ensure(
-        self, tenant: Tenant, prefix_ids: Sequence[int], *, own_salt: str | None = None
+        self, tenant: Tenant, prefix_ids: Sequence[int], *, cache_salt: str | None = None
     ) -> bool:
         """Builds the prefix unless it is known; returns whether the engine holds it now.
 
         Args:
             tenant: prefixes are never shared between tenants.
             prefix_ids: all token ids before the first item.
-            own_salt: the client's own `cache_salt`, if it sent one.
+            cache_salt: of the request that is to come, so that it finds the blocks as well.
         """
         name = _name(tenant, prefix_ids)
         if name in self._known:
@@ -54,7 +54,7 @@ class PrefixWarmer:
             return True
         task = self._running.get(name)
         if task is None:
-            task = asyncio.create_task(self._build(name, tenant, tuple(prefix_ids), own_salt))
+            task = asyncio.create_task(self._build(name, tenant, tuple(prefix_ids), cache_salt))
             self._running[name] = task
             task.add_done_callback(lambda _: self._running.pop(name, None))
         await asyncio.wait({task}, timeout=self._max_wait_s)
@@ -76,7 +76,7 @@ class PrefixWarmer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _build(
-        self, name: bytes, tenant: Tenant, ids: tuple[int, ...], own_salt: str | None
+        self, name: bytes, tenant: Tenant, ids: tuple[int, ...], salt: str | None
     ) -> None:
         try:
             await send_build(
@@ -84,7 +84,7 @@ class PrefixWarmer:
                 (*ids, ids[-1]),  # the last token of a prompt is not captured, whatever it is
                 tag=tenant_tag(tenant),
                 prefix_end=len(ids),
-                cache_salt=cache_salt(tenant, own_salt),
+                cache_salt=salt,
                 priority=0,
             )
         except SidecarError as error:

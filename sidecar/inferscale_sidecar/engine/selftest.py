@@ -1,0 +1,203 @@
+"""Start-up self-test through the public path: does injection equal a native prefix hit?
+
+Owns the experiment and its verdict. The connector checks the layers' bytes by itself; this checks
+that requests, signatures, the bank and the scheduler together give the right logits. Invariant: it
+leaves nothing behind, and if it fails, injection is off and the service goes on.
+"""
+
+import logging
+import math
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inferscale.protocol.engine import Capture, EngineReport, build_params, inject_params, item_key
+from inferscale_sidecar.engine.base import Engine
+from inferscale_sidecar.engine.tokenizer import ChatTokenizer
+from inferscale_sidecar.errors import EngineUnavailable, SidecarError
+
+log = logging.getLogger(__name__)
+
+MIN_TOKENS = 96
+ITEM_TOKENS = 24
+TAIL_TOKENS = 7
+GREEDY_TOKENS = 8
+TOP = 5
+_TEXT = "The lamp stands by the window, and the letter on the table is still unread. "
+_CHAT = (
+    {"role": "system", "content": "Answer briefly.\n\n- one\n- two\n(end)"},
+    {"role": "user", "content": "Grüße, 世界! What is  on the list?"},
+)
+
+Logprobs = list[dict[str, float]]
+"""Top log-probabilities by token, one entry per generated token."""
+
+
+@dataclass(frozen=True)
+class SelfTestResult:
+    """The verdict.
+
+    Attributes:
+        passed: None if nothing could be tested (injection is off already).
+        detail: one sentence for people.
+        error: largest difference of log-probabilities, injected against native prefix hit.
+        spread: the same, cold run against native prefix hit: what this backend itself shows.
+        seconds: how long it took.
+    """
+
+    passed: bool | None
+    detail: str
+    error: float = math.nan
+    spread: float = math.nan
+    seconds: float = 0.0
+
+
+async def self_test(engine: Engine, tokenizer: ChatTokenizer) -> SelfTestResult:
+    """Runs the test once; switches injection off if it fails.
+
+    Raises:
+        EngineUnavailable: the engine went away meanwhile.
+    """
+    started = time.perf_counter()
+    status = await engine.status()
+    injection = status["injection"]
+    if not injection["enabled"]:
+        return SelfTestResult(None, f"not run: injection is off ({injection.get('reason')})")
+    try:
+        result = await _run(engine, tokenizer, int(status["block_size"]))
+    except EngineUnavailable:
+        raise
+    except SidecarError as error:
+        result = SelfTestResult(False, f"could not be run: {error.message}")
+    if result.passed is False:
+        log.error("self-test failed, injection is switched off: %s", result.detail)
+        await engine.set_injection(False, f"self-test: {result.detail}")
+    seconds = time.perf_counter() - started
+    return SelfTestResult(result.passed, result.detail, result.error, result.spread, seconds)
+
+
+async def _run(engine: Engine, tokenizer: ChatTokenizer, block_size: int) -> SelfTestResult:
+    if problem := await rendering_differs(engine, tokenizer):
+        return SelfTestResult(False, problem)
+    size = -(-max(MIN_TOKENS, ITEM_TOKENS + 1) // block_size) * block_size
+    text = tokenizer.encode(_TEXT * size).ids
+    prompt = (*tokenizer.leading_ids(), *text)[: size + TAIL_TOKENS]
+    return await _Experiment(engine, prompt, size).run()
+
+
+async def rendering_differs(engine: Engine, tokenizer: ChatTokenizer) -> str | None:
+    """Compares the local chat template with the engine's; a sentence if they disagree."""
+    if not tokenizer.has_chat_template:
+        return None
+    ours = list(tokenizer.encode(tokenizer.render(_CHAT)).ids)
+    theirs = await engine.tokenize({"model": engine.model, "messages": list(_CHAT)})
+    if ours == theirs:
+        return None
+    return (
+        "the engine renders chats differently from the sidecar's copy of the tokenizer "
+        f"({len(theirs)} and {len(ours)} tokens); point both at the same model and chat template"
+    )
+
+
+class _Experiment:
+    """The same tokens three times: cold, natively cached, and injected up to the same token."""
+
+    def __init__(self, engine: Engine, prompt: Sequence[int], boundary: int) -> None:
+        self._engine, self._prompt, self._boundary = engine, list(prompt), boundary
+        self._start = boundary - ITEM_TOKENS
+        self._tag = secrets.token_hex(16)
+        context, item = self._prompt[: self._start], self._prompt[self._start : boundary]
+        self._key = item_key(secrets.token_bytes(32), engine.model, "self-test", context, item)
+
+    async def run(self) -> SelfTestResult:
+        salt = secrets.token_hex(16)
+        try:
+            await self._build()
+            cold, _ = await self._generate(salt)
+            native, _ = await self._generate(salt)
+            injected, report = await self._generate(secrets.token_hex(16), inject=True)
+        finally:
+            await self._engine.delete([self._key])
+        return self._verdict(cold, native, injected, report)
+
+    def _verdict(
+        self, cold: Logprobs, native: Logprobs, injected: Logprobs, report: EngineReport | None
+    ) -> SelfTestResult:
+        if report is None or report.injected < ITEM_TOKENS:
+            reason = report.reason if report else "the engine has no report"
+            return SelfTestResult(False, f"the item was not injected ({reason})")
+        error, spread = difference(injected, native), difference(cold, native)
+        figures = (
+            f"logits differ by {error:.3g} from a native prefix hit, cold runs by {spread:.3g}"
+        )
+        return SelfTestResult(error <= spread, figures, error, spread)
+
+    async def _build(self) -> None:
+        request_id = f"selftest_{secrets.token_hex(12)}"
+        await self._complete(
+            secrets.token_hex(16),
+            build_params(
+                self._engine.secret,
+                request_id=request_id,
+                salt=self._tag,
+                captures=[Capture(self._key, self._start, self._boundary)],
+                prefix_end=self._start,
+            ),
+            max_tokens=1,
+        )
+
+    async def _generate(
+        self, salt: str, *, inject: bool = False
+    ) -> tuple[Logprobs, EngineReport | None]:
+        request_id = f"selftest_{secrets.token_hex(12)}"
+        params = inject_params(
+            self._engine.secret, request_id=request_id, salt=self._tag, items=[self._key]
+        )
+        answer = await self._complete(salt, params if inject else None, max_tokens=GREEDY_TOKENS)
+        top = answer["choices"][0]["logprobs"]["top_logprobs"]
+        return top, await self._engine.report(request_id) if inject else None
+
+    async def _complete(
+        self, salt: str, params: Mapping[str, Any] | None, *, max_tokens: int
+    ) -> dict[str, Any]:
+        body = {
+            "model": self._engine.model,
+            "prompt": self._prompt,
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "logprobs": TOP,
+            "return_tokens_as_token_ids": True,
+            "cache_salt": salt,
+        }
+        if params is not None:
+            body["kv_transfer_params"] = dict(params)
+        return await self._engine.complete(body)
+
+
+def difference(left: Logprobs, right: Logprobs) -> float:
+    """Largest difference of log-probabilities of two runs, up to the first different choice.
+
+    Behind that they no longer answer the same question. A token that only one run lists counts with
+    how far it is above what the other would have listed.
+    """
+    worst = 0.0
+    for mine, theirs in zip(left, right, strict=True):
+        worst = max(worst, _gap(mine, theirs), _gap(theirs, mine))
+        if _chosen(mine) != _chosen(theirs):
+            break
+    return worst
+
+
+def _gap(mine: dict[str, float], theirs: dict[str, float]) -> float:
+    floor = min(theirs.values())
+    return max(
+        abs(p - theirs[token]) if token in theirs else max(0.0, p - floor)
+        for token, p in mine.items()
+    )
+
+
+def _chosen(top: dict[str, float]) -> str:
+    return max(top, key=top.__getitem__)

@@ -1,0 +1,249 @@
+"""Puts memory into OpenAI requests, and says afterwards what became of it.
+
+Owns the way from a client's body to the engine's and back. Does not own HTTP. Invariants: without
+the field `memory` a request differs from the client's only in `cache_salt`; with it, the prompt
+text is the same whether items are injected or not; what is missing for injection
+costs speed only.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from inferscale.protocol.chat import MemoryField, MemoryReport
+from inferscale.protocol.engine import inject_params
+from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
+from inferscale_sidecar.compose.frame import MemoryFrame, Placement
+from inferscale_sidecar.compose.keys import cache_salt, tenant_tag
+from inferscale_sidecar.compose.order import suffix_items
+from inferscale_sidecar.core import Composition, Scope, Tenant
+from inferscale_sidecar.engine.base import Engine
+from inferscale_sidecar.errors import SidecarError
+from inferscale_sidecar.service.chat_fields import (
+    Endpoint,
+    encoded,
+    messages_of,
+    own_salt,
+    prompt_of,
+    query_of,
+    refuse_reserved,
+    take_memory,
+    template_options,
+)
+from inferscale_sidecar.service.chat_ports import ChatRecorder, KvLookup, Recall, Silent, Suspects
+from inferscale_sidecar.service.chat_report import (
+    MemoryPlan,
+    ReportBook,
+    as_field,
+    engine_report_in,
+    report_of,
+    without_engine_report,
+)
+
+PATHS: Mapping[Endpoint, str] = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+}
+HANDLE_TTL_S = 86_400
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """What to send to the engine. `memory` is None for a request without memory."""
+
+    path: str
+    content: bytes
+    is_stream: bool
+    memory: MemoryPlan | None
+
+
+class ChatService:
+    """See the module. Safe to use from many tasks.
+
+    Args:
+        engine: where requests go.
+        recall: finds and resolves compositions.
+        kv: which items have KV.
+        frame: renders the block; the same one that handles are rendered with.
+        placement: where this model's template lets the block stand.
+        recorder: metrics.
+        finder: tells what stands before the block; None if the model's tokenizer cannot.
+        warmer: builds that ahead; None to leave it to the first request.
+        suspects: told when the bank did not hold what the store says it holds.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        recall: Recall,
+        kv: KvLookup,
+        frame: MemoryFrame,
+        *,
+        recorder: ChatRecorder | None = None,
+        placement: Placement = "system",
+        finder: PrefixFinder | None = None,
+        warmer: PrefixWarmer | None = None,
+        suspects: Suspects | None = None,
+    ) -> None:
+        self._engine, self._recall, self._kv, self._frame = engine, recall, kv, frame
+        self._recorder, self._placement = recorder or Silent(), placement
+        self._finder, self._warmer, self._suspects = finder, warmer, suspects
+        self.reports = ReportBook(engine)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def prepare(
+        self, tenant: Tenant, endpoint: Endpoint, body: Mapping[str, Any]
+    ) -> PreparedRequest:
+        """From a client's body to the engine's.
+
+        Raises:
+            InvalidInput: the body, or its field `memory`, is wrong.
+            NotFound: the handle is unknown, expired or another tenant's.
+        """
+        sent = dict(body)
+        field = take_memory(sent)
+        refuse_reserved(sent)
+        sent["cache_salt"] = cache_salt(tenant, own_salt(sent))
+        plan = None
+        if field is not None:
+            composition = await self._composition(tenant, field, endpoint, sent)
+            plan = await self._plan(tenant, field, composition)
+            if plan.items:
+                plan = await self._compose(tenant, endpoint, sent, composition, plan)
+            self.reports.open(plan)
+        return PreparedRequest(PATHS[endpoint], encoded(sent), bool(sent.get("stream")), plan)
+
+    async def _composition(
+        self, tenant: Tenant, field: MemoryField, endpoint: Endpoint, body: Mapping[str, Any]
+    ) -> Composition:
+        if field.handle is not None:
+            return await self._recall.resolve(tenant, field.handle)
+        return await self._recall.recall(
+            tenant,
+            Scope(field.user_id, field.agent_id, field.run_id),
+            query=field.query or query_of(body, endpoint),
+            k=field.k,
+            threshold=field.threshold,
+            filters=field.filters,
+            ttl_s=HANDLE_TTL_S,
+        )
+
+    async def _plan(
+        self, tenant: Tenant, field: MemoryField, composition: Composition
+    ) -> MemoryPlan:
+        """Which items are asked to be injected: the leading ones that have KV, never the suffix."""
+        items = composition.items
+        head = items[: len(items) - suffix_items(len(items))]
+        keys: list[str] = []
+        reason: str | None = "not_requested" if not field.inject else None
+        if reason is None and not self._engine.can_inject:
+            reason = "disabled"
+        if reason is None and head:
+            versions = [(i.memory_id, i.version) for i in head]
+            known = await self._kv.kv_items(tenant.id, self._engine.fingerprint, versions)
+            for version in versions:
+                if version not in known:
+                    break
+                keys.append(known[version].key)
+        return MemoryPlan(
+            request_id=f"mr_{secrets.token_hex(12)}",
+            tenant_id=tenant.id,
+            handle=composition.handle or None,
+            items=len(items),
+            injectable=len(head),
+            keys=tuple(keys),
+            reason=reason,
+        )
+
+    async def _compose(
+        self,
+        tenant: Tenant,
+        endpoint: Endpoint,
+        body: dict[str, Any],
+        composition: Composition,
+        plan: MemoryPlan,
+    ) -> MemoryPlan:
+        """Puts the block into the body's text, and what is to be injected beside it."""
+        block = self._frame.render([item.text for item in composition.items])
+        prefix: tuple[int, ...] = ()
+        if endpoint == "chat":
+            messages = messages_of(body)
+            body["messages"] = self._frame.place(messages, block, placement=self._placement)
+            if plan.keys and self._finder:
+                prefix = await _or_nothing(self._finder.for_chat(messages, template_options(body)))
+        else:
+            body["prompt"] = self._frame.prepend(prompt_of(body), block)
+            if plan.keys and self._finder:
+                prefix = await _or_nothing(self._finder.for_prompt())
+        if plan.reason is not None:
+            return plan
+        if prefix and self._warmer:
+            await self._warmer.ensure(tenant, prefix, cache_salt=body["cache_salt"])
+        ours = inject_params(
+            self._engine.secret,
+            request_id=plan.request_id,
+            salt=tenant_tag(tenant),
+            items=plan.keys,
+        )
+        body["kv_transfer_params"] = {**(body.get("kv_transfer_params") or {}), **ours}
+        return replace(plan, prefix_ids=prefix)
+
+    async def finish(
+        self, tenant: Tenant, prepared: PreparedRequest, answer: bytes, seconds: float
+    ) -> bytes:
+        """Adds the report to a complete, successful answer.
+
+        Args:
+            answer: the engine's JSON body.
+            seconds: how long the engine took.
+        """
+        plan = prepared.memory
+        if plan is None:
+            return answer
+        body = json.loads(answer)
+        usage = body.get("usage")
+        engine = engine_report_in(body)
+        report = report_of(plan, engine, usage) if engine else await self.reports.ask(plan, usage)
+        self._settle(tenant, plan, report, seconds)
+        return encoded({**without_engine_report(body), "memory": as_field(report)})
+
+    def finish_stream(self, tenant: Tenant, prepared: PreparedRequest, seconds: float) -> None:
+        """Notes how a stream went, in the background: the client has its tokens already.
+
+        Args:
+            seconds: time to the first chunk.
+        """
+        if (plan := prepared.memory) is not None:
+            task = asyncio.create_task(self._settle_later(tenant, plan, seconds))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _settle_later(self, tenant: Tenant, plan: MemoryPlan, seconds: float) -> None:
+        self._settle(tenant, plan, await self.reports.ask(plan), seconds)
+
+    def _settle(
+        self, tenant: Tenant, plan: MemoryPlan, report: MemoryReport, seconds: float
+    ) -> None:
+        """Metrics, and the consequences of what the engine missed."""
+        self.reports.close(plan, report)
+        self._recorder.ttft(report.mode, seconds)
+        if report.tokens is not None:
+            for source, count in report.tokens.model_dump().items():
+                self._recorder.tokens(source, count)
+        if report.reason is not None:
+            self._recorder.fallback(report.reason)
+        if report.reason == "prefix_not_captured" and self._warmer:
+            self._warmer.forget(tenant, plan.prefix_ids)
+        if report.reason == "items_missing" and self._suspects:
+            self._suspects.suspect(list(plan.keys))
+
+
+async def _or_nothing(prefix: Awaitable[tuple[int, ...]]) -> tuple[int, ...]:
+    """Warming is a favour: if the engine cannot say, the request goes on without."""
+    try:
+        return await prefix
+    except SidecarError:
+        return ()
