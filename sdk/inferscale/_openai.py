@@ -17,9 +17,9 @@ from inferscale.errors import InvalidArgumentError
 
 _WITH_MEMORY = ("/chat/completions", "/completions")
 _CANNOT = ("/responses",)
-# OpenAI's clients refuse to start without a key; a sidecar that asks for none ignores this one. The
-# key of OPENAI_API_KEY is never used: it belongs to another service.
-_NO_KEY = "none"
+# OpenAI's clients refuse to start without a key, and the sidecar refuses a key that it does not
+# know: this one is taken out before sending. OPENAI_API_KEY belongs to another service.
+_NO_KEY = "no-key"
 
 
 def attach(options: FinalRequestOptions, memory: MemoryLike | None) -> FinalRequestOptions:
@@ -57,6 +57,11 @@ def _settings(
         (api_key if callable(api_key) else resolve_api_key(api_key) or _NO_KEY),
         f"{root}/v1",
     )
+
+
+def _drop_no_key(request: Any) -> None:
+    if request.headers.get("authorization") == f"Bearer {_NO_KEY}":
+        del request.headers["authorization"]
 
 
 class OpenAI(openai.OpenAI):
@@ -97,6 +102,10 @@ class OpenAI(openai.OpenAI):
     def _prepare_options(self, options: FinalRequestOptions) -> FinalRequestOptions:
         return attach(super()._prepare_options(options), self.memory)
 
+    def _prepare_request(self, request: Any) -> None:
+        super()._prepare_request(request)
+        _drop_no_key(request)
+
 
 class AsyncOpenAI(openai.AsyncOpenAI):
     """`openai.AsyncOpenAI` in the same way; see `OpenAI`."""
@@ -125,6 +134,10 @@ class AsyncOpenAI(openai.AsyncOpenAI):
 
     async def _prepare_options(self, options: FinalRequestOptions) -> FinalRequestOptions:
         return attach(await super()._prepare_options(options), self.memory)
+
+    async def _prepare_request(self, request: Any) -> None:
+        await super()._prepare_request(request)
+        _drop_no_key(request)
 
 
 for _client in (OpenAI, AsyncOpenAI):

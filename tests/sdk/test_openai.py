@@ -137,9 +137,7 @@ async def test_wrong_memory_is_refused_where_it_is_given(connect):
         connect().with_memory({"user_id": "*"})
 
 
-async def test_keys_of_openai_are_not_sent_to_the_sidecar(
-    connect, sidecar, completion, monkeypatch
-):
+async def test_only_the_sidecars_own_key_is_sent_to_it(connect, sidecar, completion, monkeypatch):
     # The environment itself is under test here; it cannot be passed in.
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.test")
@@ -148,6 +146,7 @@ async def test_keys_of_openai_are_not_sent_to_the_sidecar(
     await ask(connect(base_url=None))
     assert sidecar.last.url.host == "127.0.0.1" and sidecar.last.url.port == 8420
     assert "sk-secret" not in str(sidecar.last.headers.raw)
+    assert "authorization" not in sidecar.last.headers
     monkeypatch.setenv("INFERSCALE_API_KEY", "key-2")
     await ask(connect())
     assert sidecar.last.headers["authorization"] == "Bearer key-2"
@@ -161,5 +160,5 @@ def test_they_are_openais_clients():
 @pytest.mark.parametrize("base", [openai.OpenAI, openai.AsyncOpenAI])
 def test_the_hook_is_there(base):
     # An underscore name: if OpenAI renames it, memory would silently not be attached.
-    assert callable(base._prepare_options)
+    assert callable(base._prepare_options) and callable(base._prepare_request)
     assert "_extra_kwargs" in inspect.signature(base.copy).parameters
