@@ -21,13 +21,13 @@ def _check_id(value: str) -> str:
     """An id names exactly one scope: no wildcard, no blank, nothing invisible."""
     if not value or value == "*" or any(c.isspace() or not c.isprintable() for c in value):
         raise ValueError(
-            f"id {value!r} must be non-empty, without whitespace or control characters, and not '*': "
-            "ids are not patterns"
+            f"id {value!r} must be non-empty, without whitespace or control characters, and not "
+            "'*': ids are not patterns"
         )
     return value
 
 
-def _check_text(value: str) -> str:
+def check_text(value: str) -> str:
     """Text that every store and tokenizer can hold: valid Unicode, no NUL, not blank."""
     if "\x00" in value:
         raise ValueError("text contains NUL (U+0000); remove it before storing")
@@ -39,7 +39,8 @@ def _check_text(value: str) -> str:
         ) from error
     if size_bytes > MAX_TEXT_BYTES:
         raise ValueError(
-            f"text is {size_bytes} bytes, the limit is {MAX_TEXT_BYTES}; split it into several memories"
+            f"text is {size_bytes} bytes, the limit is {MAX_TEXT_BYTES}; "
+            "split it into several memories"
         )
     if not value.strip():
         raise ValueError("text is empty or blank")
@@ -47,7 +48,7 @@ def _check_text(value: str) -> str:
 
 
 Id = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_check_id)]
-Text = Annotated[str, AfterValidator(_check_text)]
+Text = Annotated[str, AfterValidator(check_text)]
 
 
 class Wire(BaseModel):
@@ -57,7 +58,7 @@ class Wire(BaseModel):
 
 
 class Scope(Wire):
-    """Whose memory. At least one id must be given; several are ANDed. Identity is never metadata."""
+    """Whose memory. At least one id must be given, several are ANDed. Identity is not metadata."""
 
     user_id: Id | None = None
     agent_id: Id | None = None
@@ -79,7 +80,7 @@ class AddRequest(Scope):
     messages: str | Message | list[Message]
     metadata: dict[str, Any] | None = None
     infer: bool | None = None
-    """True: extract facts with an LLM. False: store verbatim. None: whatever the server is set up for."""
+    """True: extract facts with an LLM. False: store verbatim. None: what the server is set up for."""
 
 
 class Memory(BaseModel):
@@ -150,7 +151,7 @@ class UpdateRequest(Wire):
 
 
 class DeleteResponse(BaseModel):
-    """What was removed. `deleted` counts memories, `kv_items` their encoded items dropped from the bank."""
+    """What was removed. `deleted` counts memories, `kv_items` encoded items dropped from the bank."""
 
     deleted: int
     kv_items: int = 0

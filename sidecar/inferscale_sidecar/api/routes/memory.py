@@ -1,0 +1,206 @@
+"""`/v1/memories`: decode, call `MemoryService`, encode."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query
+from pydantic import Field
+
+from inferscale.protocol import memory as wire
+from inferscale_sidecar import core
+from inferscale_sidecar.api.auth import current_tenant, writing_tenant
+from inferscale_sidecar.errors import InvalidInput
+from inferscale_sidecar.service.memory import MAX_PAGE, MemoryService
+from inferscale_sidecar.store.records import Added, VersionEvent
+
+Reader = Annotated[core.Tenant, Depends(current_tenant)]
+Writer = Annotated[core.Tenant, Depends(writing_tenant)]
+
+
+class ListQuery(wire.Scope):
+    """Query of `GET /v1/memories`."""
+
+    limit: int = Field(default=100, ge=1, le=MAX_PAGE)
+    cursor: str | None = Field(default=None, max_length=64)
+
+
+def create_memory_router(memory: MemoryService) -> APIRouter:
+    """The routes over one service."""
+    router = APIRouter(tags=["memories"])
+    _add_scope_routes(router, memory)
+    _add_item_routes(router, memory)
+    return router
+
+
+def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
+    @router.post("/v1/memories")
+    async def add(
+        body: wire.AddRequest,
+        tenant: Writer,
+        idempotency_key: Annotated[str | None, Header()] = None,
+    ) -> wire.AddResponse:
+        results = await memory.add(
+            tenant,
+            to_scope(body),
+            body.messages,
+            metadata=body.metadata,
+            infer=body.infer,
+            idempotency_key=idempotency_key,
+        )
+        return wire.AddResponse(results=[_added(each) for each in results])
+
+    @router.get("/v1/memories")
+    async def list_memories(
+        query: Annotated[ListQuery, Query()], tenant: Reader
+    ) -> wire.ListResponse:
+        page = await memory.list(
+            tenant, to_scope(query), limit=query.limit, before=_read_cursor(query.cursor)
+        )
+        return wire.ListResponse(
+            results=[to_wire(each) for each in page.memories],
+            total=page.total,
+            next_cursor=_cursor(page.next_before),
+        )
+
+    @router.delete("/v1/memories")
+    async def delete_all(
+        query: Annotated[wire.Scope, Query()], tenant: Writer
+    ) -> wire.DeleteResponse:
+        removed = await memory.delete_all(tenant, to_scope(query))
+        return wire.DeleteResponse(deleted=removed.memories, kv_items=removed.kv_items)
+
+    @router.post("/v1/memories/search")
+    async def search(body: wire.SearchRequest, tenant: Reader) -> wire.SearchResponse:
+        hits = await memory.search(
+            tenant,
+            to_scope(body),
+            body.query,
+            limit=body.limit,
+            threshold=body.threshold,
+            filters=body.filters,
+        )
+        return wire.SearchResponse(results=[_scored(hit) for hit in hits])
+
+
+def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
+    @router.get("/v1/memories/{memory_id}")
+    async def get(memory_id: str, tenant: Reader) -> wire.Memory:
+        return to_wire(await memory.get(tenant, memory_id))
+
+    @router.patch("/v1/memories/{memory_id}")
+    async def update(memory_id: str, body: wire.UpdateRequest, tenant: Writer) -> wire.Memory:
+        changed = await memory.update(
+            tenant,
+            memory_id,
+            text=body.text,
+            metadata=body.metadata,
+            clear_metadata="metadata" in body.model_fields_set and not body.metadata,
+        )
+        return to_wire(changed)
+
+    @router.delete("/v1/memories/{memory_id}")
+    async def delete(memory_id: str, tenant: Writer) -> wire.DeleteResponse:
+        removed = await memory.delete(tenant, memory_id)
+        return wire.DeleteResponse(deleted=removed.memories, kv_items=removed.kv_items)
+
+    @router.get("/v1/memories/{memory_id}/history")
+    async def history(memory_id: str, tenant: Reader) -> wire.HistoryResponse:
+        return wire.HistoryResponse(results=_history(await memory.history(tenant, memory_id)))
+
+    @router.get("/v1/builds")
+    async def builds(tenant: Reader) -> wire.BuildStatus:
+        counts = await memory.builds(tenant)
+        return wire.BuildStatus(
+            queued=counts.queued,
+            building=counts.building,
+            ready=counts.ready,
+            failed=counts.failed,
+        )
+
+
+def to_scope(body: wire.Scope) -> core.Scope:
+    """The ids of a request."""
+    return core.Scope(body.user_id, body.agent_id, body.run_id)
+
+
+def to_wire(memory: core.Memory) -> wire.Memory:
+    """A memory as clients see it; `hash` is the MD5 that Mem0 users compare."""
+    return wire.Memory(**_fields(memory))
+
+
+def _fields(memory: core.Memory) -> dict[str, Any]:
+    return {
+        "id": memory.id,
+        "memory": memory.text,
+        "hash": hashlib.md5(memory.text.encode(), usedforsecurity=False).hexdigest(),
+        "user_id": memory.scope.user_id,
+        "agent_id": memory.scope.agent_id,
+        "run_id": memory.scope.run_id,
+        "role": memory.role,
+        "actor_id": memory.actor_id,
+        "metadata": memory.metadata,
+        "version": memory.version,
+        "kv_state": memory.kv_state,
+        "created_at": memory.created_at,
+        "updated_at": memory.updated_at,
+    }
+
+
+def _scored(hit: core.Hit) -> wire.ScoredMemory:
+    return wire.ScoredMemory(**_fields(hit.memory), score=hit.score)
+
+
+def _added(added: Added) -> wire.AddedMemory:
+    memory = added.memory
+    return wire.AddedMemory(
+        id=memory.id,
+        memory=memory.text,
+        event=added.event,
+        role=memory.role,
+        actor_id=memory.actor_id,
+        kv_state=memory.kv_state,
+    )
+
+
+def _history(events: Sequence[VersionEvent]) -> list[wire.HistoryEntry]:
+    entries, old = [], None
+    for event in events:
+        entries.append(
+            wire.HistoryEntry(
+                memory_id=event.memory_id,
+                version=event.version,
+                event=event.event,
+                old_memory=old,
+                new_memory=event.text,
+                created_at=event.created_at,
+            )
+        )
+        old = event.text
+    return entries
+
+
+def _cursor(before: int | None) -> str | None:
+    """Opaque to clients: they must not build one."""
+    if before is None:
+        return None
+    return base64.urlsafe_b64encode(f"v1:{before}".encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except (binascii.Error, ValueError) as error:
+        raise _bad_cursor() from error
+    version, _, number = text.partition(":")
+    if version != "v1" or not number.isdigit() or len(number) > 18:
+        raise _bad_cursor()
+    return int(number)
+
+
+def _bad_cursor() -> InvalidInput:
+    return InvalidInput("cursor is not one that this server gave; start without it", param="cursor")

@@ -1,0 +1,198 @@
+"""Prometheus metrics of the sidecar. Owns names, labels and buckets.
+
+Invariant: no tenant, user, handle or memory id is ever a label; label sets that are closed exist
+from the start, at 0, so that rates and alerts work before the first event.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from inferscale.protocol.engine import REASONS
+from inferscale_sidecar import errors
+
+LATENCY_BUCKETS = (
+    *(0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.25, 0.4, 0.5),
+    *(0.75, 1, 1.5, 2.5, 5, 10, 20, 40),
+)
+STAGE_BUCKETS = (
+    *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1, 2.5),
+)
+BUILD_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+ITEM_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+
+OPERATIONS = ("add", "get", "list", "search", "update", "delete", "history", "recall", "resolve")
+OUTCOMES = ("ok", "invalid", "not_found", "conflict", "unsupported", "error")
+STAGES = ("embed", "search", "compose")
+AUTH_FAILURES = ("missing", "unknown", "forbidden")
+MODES = ("injected", "partial", "text", "none")
+SOURCES = ("injected", "native", "prefilled")
+
+_OUTCOME_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
+    (errors.InvalidInput, "invalid"),
+    (errors.TooLarge, "invalid"),
+    (errors.NotFound, "not_found"),
+    (errors.Conflict, "conflict"),
+    (errors.Unsupported, "unsupported"),
+)
+
+
+class Metrics:
+    """All metrics, in a registry of their own: two sidecars in one process do not meet.
+
+    Args:
+        version: of the sidecar, shown in `inferscale_build_info`.
+    """
+
+    def __init__(self, version: str = "") -> None:
+        self.registry = CollectorRegistry()
+        self._create_http()
+        self._create_memory()
+        self._create_chat()
+        self._create_builds()
+        info = self._gauge("build_info", "Version of the running sidecar.", "version")
+        info.labels(version).set(1)
+
+    @contextmanager
+    def operation(self, name: str) -> Iterator[None]:
+        """Count and time a memory operation (one of `OPERATIONS`) by how it ends."""
+        outcome = "error"
+        try:
+            with self.operation_duration.labels(name).time():
+                yield
+            outcome = "ok"
+        except Exception as error:
+            outcome = next((o for kind, o in _OUTCOME_BY_ERROR if isinstance(error, kind)), outcome)
+            raise
+        finally:
+            self.operations.labels(name, outcome).inc()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage of recall (one of `STAGES`)."""
+        with self.recall_stage.labels(name).time():
+            yield
+
+    def serve_model(self, model_name: str) -> None:
+        """Create the closed label sets of a served model."""
+        for mode in MODES:
+            self.ttft.labels(model_name, mode)
+            self.chat_duration.labels(model_name, mode)
+        for source in SOURCES:
+            self.prompt_tokens.labels(model_name, source)
+        for reason in REASONS:
+            self.fallback_tokens.labels(model_name, reason)
+            self.fallback_requests.labels(model_name, reason)
+        self.add_to_injectable.labels(model_name)
+        for outcome in ("ok", "error"):
+            self.builds.labels(model_name, outcome)
+
+    def _create_http(self) -> None:
+        labels = ("method", "route", "code")
+        self.http_requests = self._counter("http_requests", "HTTP requests.", *labels)
+        self.http_duration = self._histogram(
+            "http_request_duration_seconds",
+            "Time from request to the end of the response.",
+            LATENCY_BUCKETS,
+            "method",
+            "route",
+        )
+        self.auth_failures = self._counter("auth_failures", "Refused callers.", "reason")
+        for reason in AUTH_FAILURES:
+            self.auth_failures.labels(reason)
+
+    def _create_memory(self) -> None:
+        self.operations = self._counter(
+            "memory_operations", "Memory operations.", "operation", "outcome"
+        )
+        self.operation_duration = self._histogram(
+            "memory_operation_duration_seconds",
+            "Duration of memory operations.",
+            STAGE_BUCKETS,
+            "operation",
+        )
+        self.recall_stage = self._histogram(
+            "recall_stage_duration_seconds", "Duration of recall stages.", STAGE_BUCKETS, "stage"
+        )
+        self.recall_items = self._histogram(
+            "recall_items", "Items in a recalled composition.", ITEM_BUCKETS
+        )
+        self.handles_active = self._gauge("handles_active", "Handles that have not expired.")
+        for name in OPERATIONS:
+            self.operation_duration.labels(name)
+            for outcome in OUTCOMES:
+                self.operations.labels(name, outcome)
+        for stage in STAGES:
+            self.recall_stage.labels(stage)
+
+    def _create_chat(self) -> None:
+        model = ("model_name", "mode")
+        self.ttft = self._histogram(
+            "time_to_first_token_seconds", "Request to first token.", LATENCY_BUCKETS, *model
+        )
+        self.chat_duration = self._histogram(
+            "chat_duration_seconds", "Request to last token.", LATENCY_BUCKETS, *model
+        )
+        self.prompt_tokens = self._counter(
+            "prompt_tokens", "Prompt tokens by where their KV came from.", "model_name", "source"
+        )
+        reason = ("model_name", "reason")
+        self.fallback_tokens = self._counter(
+            "fallback_tokens", "Memory tokens prefilled instead of injected.", *reason
+        )
+        self.fallback_requests = self._counter(
+            "fallback_requests", "Requests with memory that was not all injected.", *reason
+        )
+        self.engine_up = self._gauge("engine_up", "1 while vLLM answers.")
+        self.injection_enabled = self._gauge("injection_enabled", "1 while KV can be injected.")
+
+    def _create_builds(self) -> None:
+        self.build_queue = self._gauge("build_queue_items", "Memories waiting for their KV.")
+        self.builds = self._counter("builds", "Build requests.", "model_name", "outcome")
+        self.add_to_injectable = self._histogram(
+            "add_to_injectable_seconds",
+            "From the write of a memory until its KV can be injected.",
+            BUILD_BUCKETS,
+            "model_name",
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"inferscale_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"inferscale_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(
+            f"inferscale_{name}", text, labels, buckets=buckets, registry=self.registry
+        )
+
+
+class ChatMetrics:
+    """Requests with memory to one model; what `ChatService` records into.
+
+    Args:
+        metrics: where they are kept.
+        model_name: the served model.
+    """
+
+    def __init__(self, metrics: Metrics, model_name: str) -> None:
+        self._metrics = metrics
+        self._model = model_name
+        metrics.serve_model(model_name)
+
+    def ttft(self, mode: str, seconds: float) -> None:
+        """Time to the first token of a request in this mode (one of `MODES`)."""
+        self._metrics.ttft.labels(self._model, mode).observe(seconds)
+
+    def tokens(self, source: str, count: int) -> None:
+        """Prompt tokens from this source (one of `SOURCES`)."""
+        self._metrics.prompt_tokens.labels(self._model, source).inc(count)
+
+    def fallback(self, reason: str) -> None:
+        """A request that was not all injected, for this reason (one of `REASONS`)."""
+        self._metrics.fallback_requests.labels(self._model, reason).inc()

@@ -1,0 +1,273 @@
+"""Remember, read, change, forget, search.
+
+Owns the order of checks, embedding and writing. Invariants: everything is bound to a tenant and a
+non-empty scope; a write is durable and visible to the next read when its method returns.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from inferscale.protocol.memory import Message
+from inferscale_sidecar.core import Hit, Memory, Scope, Tenant
+from inferscale_sidecar.embed import Embedder
+from inferscale_sidecar.errors import InvalidInput, NotFound, Unsupported
+from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.message import Note, check_metadata, read_notes
+from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.store import MemoryStore
+from inferscale_sidecar.store.records import (
+    Added,
+    BuildCounts,
+    Draft,
+    IdempotencyKey,
+    Page,
+    Removed,
+    VersionEvent,
+)
+
+MAX_PAGE = 1_000
+MAX_MESSAGES = 10_000
+MAX_KEY_CHARS = 256
+
+
+class MemoryService:
+    """The use cases of memory, for one store and one embedder.
+
+    Args:
+        store: the truth, started and bound to the embedder.
+        embedder: turns texts into vectors.
+        searcher: shared with recall.
+        metrics: where operations are counted.
+        on_write: called after each committed write; wakes the build queue. Must not block.
+        fingerprint: names the engine whose KV state is shown; None while there is none.
+        is_kv_off: True if nothing is built or injected at all.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        embedder: Embedder,
+        searcher: Searcher,
+        metrics: Metrics,
+        *,
+        on_write: Callable[[], None] = lambda: None,
+        fingerprint: Callable[[], str | None] = lambda: None,
+        is_kv_off: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._searcher = searcher
+        self._metrics = metrics
+        self._on_write = on_write
+        self._fingerprint = fingerprint
+        self._is_kv_off = is_kv_off
+
+    async def add(
+        self,
+        tenant: Tenant,
+        scope: Scope,
+        messages: str | Message | Sequence[Message],
+        *,
+        metadata: dict[str, Any] | None = None,
+        infer: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[Added]:
+        """Store messages verbatim, all or none; one result per message that has text.
+
+        A text that exactly this scope holds already is a NOOP with the id of the one that is there.
+        The same `idempotency_key` gives the first call's results again.
+
+        Raises:
+            InvalidInput: no scope, or a text or metadata that cannot be stored.
+            Conflict: the idempotency key was used for another request.
+            Unsupported: `infer=True`, for there is no extraction yet.
+        """
+        with self._metrics.operation("add"):
+            _need_scope(scope)
+            if infer:
+                raise Unsupported(
+                    "infer=True needs fact extraction, which is not configured on this server; "
+                    "send infer=False to store the messages verbatim",
+                    param="infer",
+                )
+            metadata = check_metadata(metadata)
+            notes = read_notes(messages)
+            if len(notes) > MAX_MESSAGES:
+                raise InvalidInput(
+                    f"{len(notes)} messages in one request, the limit is {MAX_MESSAGES}; send "
+                    "them in several requests",
+                    param="messages",
+                )
+            request = _idempotency(idempotency_key, scope, notes, metadata)
+            return await self._add(tenant, scope, notes, metadata, request)
+
+    async def _add(
+        self,
+        tenant: Tenant,
+        scope: Scope,
+        notes: Sequence[Note],
+        metadata: dict[str, Any] | None,
+        request: IdempotencyKey | None,
+    ) -> list[Added]:
+        if request:
+            earlier = await self._store.replay(tenant.id, request, fingerprint=self._fingerprint())
+            if earlier is not None:
+                return [replace(added, memory=self._shown(added.memory)) for added in earlier]
+        if not notes:
+            return []
+        texts = list(dict.fromkeys(note.text for note in notes))
+        vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True))
+        drafts = [Draft(note.text, vectors[note.text], note.role, note.actor_id) for note in notes]
+        results = await self._store.add_memories(
+            tenant.id,
+            scope,
+            drafts,
+            metadata=metadata,
+            idempotency=request,
+            fingerprint=self._fingerprint(),
+        )
+        if any(added.event == "ADD" for added in results):
+            self._on_write()
+        return [replace(added, memory=self._shown(added.memory)) for added in results]
+
+    async def get(self, tenant: Tenant, memory_id: str) -> Memory:
+        """Raises NotFound, also for another tenant's memory."""
+        with self._metrics.operation("get"):
+            found = await self._store.get_memories(
+                tenant.id, [memory_id], fingerprint=self._fingerprint()
+            )
+            if memory_id not in found:
+                raise _not_found(memory_id)
+            return self._shown(found[memory_id])
+
+    async def list(
+        self, tenant: Tenant, scope: Scope, *, limit: int = 100, before: int | None = None
+    ) -> Page:
+        """A page of the scope, newest first. `before` is the last page's `next_before`.
+
+        Raises:
+            InvalidInput: no scope, or a limit outside 1..`MAX_PAGE`.
+        """
+        with self._metrics.operation("list"):
+            _need_scope(scope)
+            if not 1 <= limit <= MAX_PAGE:
+                raise InvalidInput(f"limit is {limit}; it must be 1 to {MAX_PAGE}", param="limit")
+            page = await self._store.list_memories(
+                tenant.id, scope, limit=limit, before=before, fingerprint=self._fingerprint()
+            )
+            return replace(page, memories=[self._shown(memory) for memory in page.memories])
+
+    async def update(
+        self,
+        tenant: Tenant,
+        memory_id: str,
+        *,
+        text: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        clear_metadata: bool = False,
+    ) -> Memory:
+        """Change the text (a new version), replace the metadata, or both.
+
+        Raises:
+            InvalidInput: nothing to change, or a value that cannot be stored.
+            NotFound: no such memory.
+            Conflict: the scope holds the new text already.
+        """
+        with self._metrics.operation("update"):
+            if text is None and metadata is None and not clear_metadata:
+                raise InvalidInput("an update needs text or metadata; neither was given")
+            vector = None
+            if text is not None:
+                vector = (await self._embedder.embed([text]))[0]
+            memory = await self._store.update_memory(
+                tenant.id,
+                memory_id,
+                text=text,
+                vector=vector,
+                metadata=check_metadata(metadata),
+                keep_metadata=metadata is None and not clear_metadata,
+                fingerprint=self._fingerprint(),
+            )
+            if memory is None:
+                raise _not_found(memory_id)
+            self._on_write()
+            return self._shown(memory)
+
+    async def delete(self, tenant: Tenant, memory_id: str) -> Removed:
+        """Remove a memory and all that derives from it. Raises NotFound."""
+        with self._metrics.operation("delete"):
+            removed = await self._store.delete_memory(tenant.id, memory_id)
+            if removed is None:
+                raise _not_found(memory_id)
+            self._on_write()
+            return removed
+
+    async def delete_all(self, tenant: Tenant, scope: Scope) -> Removed:
+        """Remove all memories of a scope. Raises InvalidInput without one."""
+        with self._metrics.operation("delete"):
+            _need_scope(scope)
+            removed = await self._store.delete_scope(tenant.id, scope)
+            if removed.memories:
+                self._on_write()
+            return removed
+
+    async def history(self, tenant: Tenant, memory_id: str) -> Sequence[VersionEvent]:
+        """What happened to a memory, oldest first; without texts once deleted. Raises NotFound."""
+        with self._metrics.operation("history"):
+            events = await self._store.history(tenant.id, memory_id)
+            if not events:
+                raise _not_found(memory_id)
+            return events
+
+    async def search(
+        self,
+        tenant: Tenant,
+        scope: Scope,
+        query: str,
+        *,
+        limit: int = 10,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+    ) -> Sequence[Hit]:
+        """The memories closest to the query, best first. Raises InvalidInput as `Searcher` does."""
+        with self._metrics.operation("search"):
+            _need_scope(scope)
+            hits = await self._searcher.search(
+                tenant, scope, query, k=limit, threshold=threshold, filters=filters
+            )
+            return [Hit(self._shown(hit.memory), hit.score) for hit in hits]
+
+    async def builds(self, tenant: Tenant) -> BuildCounts:
+        """How far the tenant's KV is behind its text."""
+        return await self._store.build_counts(tenant.id, self._fingerprint())
+
+    def _shown(self, memory: Memory) -> Memory:
+        return replace(memory, kv_state="off") if self._is_kv_off() else memory
+
+
+def _need_scope(scope: Scope) -> None:
+    if scope == Scope():
+        raise InvalidInput("at least one of user_id, agent_id and run_id is required")
+
+
+def _not_found(memory_id: str) -> NotFound:
+    return NotFound(f"no memory {memory_id[:64]!a}; it does not exist or was deleted")
+
+
+def _idempotency(
+    key: str | None, scope: Scope, notes: Sequence[Note], metadata: dict[str, Any] | None
+) -> IdempotencyKey | None:
+    if key is None:
+        return None
+    if not key or len(key) > MAX_KEY_CHARS or not (key.isascii() and key.isprintable()):
+        raise InvalidInput(
+            f"Idempotency-Key must be 1 to {MAX_KEY_CHARS} printable ASCII characters",
+            param="Idempotency-Key",
+        )
+    ids = [scope.user_id, scope.agent_id, scope.run_id]
+    asked = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return IdempotencyKey(key, digest)

@@ -1,0 +1,125 @@
+"""From what a client sends to the texts that are stored, and the checks on what goes with them.
+
+Invariant: what leaves this module can be held by every store, tokenizer and JSON encoder.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inferscale.protocol.memory import MAX_ID_CHARS, Message, check_text
+from inferscale_sidecar.errors import InvalidInput
+
+MAX_METADATA_BYTES = 16_384
+MAX_METADATA_DEPTH = 16
+MAX_ROLE_CHARS = 64
+_TEXT_PARTS = ("text", "input_text", "output_text")
+
+
+@dataclass(frozen=True)
+class Note:
+    """One text to remember, and who said it."""
+
+    text: str
+    role: str | None = None
+    actor_id: str | None = None
+
+
+def read_notes(messages: str | Message | Sequence[Message]) -> list[Note]:
+    """The texts worth keeping, in order, verbatim.
+
+    System messages and messages without text are skipped; the text parts of multimodal content are
+    joined by newlines.
+
+    Raises:
+        InvalidInput: a text that cannot be stored; all of the request is refused then.
+    """
+    if isinstance(messages, str):
+        messages = [Message(role="user", content=messages)]
+    elif isinstance(messages, Message):
+        messages = [messages]
+    notes = [_read(message, f"messages[{at}]") for at, message in enumerate(messages)]
+    return [note for note in notes if note is not None]
+
+
+def _read(message: Message, where: str) -> Note | None:
+    if message.role == "system":
+        return None
+    text = _text_of(message, where)
+    if not text.strip():
+        return None
+    try:
+        check_text(text)
+    except ValueError as error:
+        raise InvalidInput(f"{where}: {error}", param=where) from error
+    return Note(
+        text=text,
+        role=_label(message.role, f"{where}.role", MAX_ROLE_CHARS),
+        actor_id=_label(message.name, f"{where}.name", MAX_ID_CHARS),
+    )
+
+
+def _text_of(message: Message, where: str) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    parts = [part.get("text") for part in message.content if part.get("type") in _TEXT_PARTS]
+    for part in parts:
+        if not isinstance(part, str):
+            raise InvalidInput(
+                f"{where}: a content part of type text has no string in its field text",
+                param=where,
+            )
+    return "\n".join(part for part in parts if part)
+
+
+def _label(value: str | None, where: str, limit: int) -> str | None:
+    if value is None:
+        return None
+    if len(value) > limit or not value.isprintable():
+        raise InvalidInput(
+            f"{where} must be at most {limit} printable characters, it has {len(value)}",
+            param=where,
+        )
+    return value or None
+
+
+def check_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The metadata if it can be stored and given back; an empty object counts as none.
+
+    Raises:
+        InvalidInput: not JSON (NaN, lone surrogates), NUL, too deep, or too large.
+    """
+    if not metadata:
+        return None
+    try:
+        text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+        size_bytes = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(
+            "metadata must be JSON: strings of valid Unicode, finite numbers, booleans, nulls, "
+            "lists and objects",
+            param="metadata",
+        ) from error
+    if size_bytes > MAX_METADATA_BYTES:
+        raise InvalidInput(
+            f"metadata is {size_bytes} bytes as JSON, the limit is {MAX_METADATA_BYTES}; keep "
+            "large data elsewhere and store a reference",
+            param="metadata",
+        )
+    _check_value(metadata, depth=0)
+    return metadata
+
+
+def _check_value(value: Any, depth: int) -> None:
+    if depth > MAX_METADATA_DEPTH:
+        raise InvalidInput(
+            f"metadata is nested more than {MAX_METADATA_DEPTH} deep; flatten it", param="metadata"
+        )
+    if isinstance(value, str) and "\x00" in value:
+        raise InvalidInput("metadata contains NUL (U+0000); remove it", param="metadata")
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list):
+        for each in value:
+            _check_value(each, depth + 1)

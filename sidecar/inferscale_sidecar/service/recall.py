@@ -1,0 +1,141 @@
+"""Recall: search, order and freeze a composition behind a handle; and resolve it again.
+
+Invariant: a handle means the same list for as long as it lives, less what was deleted or updated
+since; unknown, foreign and expired handles are told apart by nobody.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from inferscale.protocol.memory import KvState
+from inferscale_sidecar.compose.order import order, suffix_items
+from inferscale_sidecar.core import Composition, Scope, Tenant
+from inferscale_sidecar.errors import InvalidInput, NotFound
+from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.store import MemoryStore
+
+DEFAULT_TTL_S = 86_400
+
+
+class Frame(Protocol):
+    """How a list of texts becomes the block that a model sees (`compose.frame.MemoryFrame`)."""
+
+    def render(self, items: Sequence[str]) -> str: ...
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A composition as a client sees it: with its text, and the KV state of each item."""
+
+    composition: Composition
+    text: str
+    kv_states: tuple[KvState, ...]
+
+
+class RecallService:
+    """Makes and resolves handles.
+
+    Args:
+        store: the truth.
+        searcher: shared with the memory service.
+        frame: renders the block.
+        metrics: where operations are counted.
+        fingerprint: names the engine whose KV counts as ready; None while there is none.
+        is_kv_off: True if nothing is built or injected at all.
+        clock: aware UTC time.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        searcher: Searcher,
+        frame: Frame,
+        metrics: Metrics,
+        *,
+        fingerprint: Callable[[], str | None] = lambda: None,
+        is_kv_off: Callable[[], bool] = lambda: False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._searcher = searcher
+        self._frame = frame
+        self._metrics = metrics
+        self._fingerprint = fingerprint
+        self._is_kv_off = is_kv_off
+        self._clock = clock
+
+    async def recall(
+        self,
+        tenant: Tenant,
+        scope: Scope,
+        query: str,
+        *,
+        k: int = 20,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+        ttl_s: int = DEFAULT_TTL_S,
+        keep: bool = True,
+    ) -> Composition:
+        """The `k` most relevant memories, best last, under a new handle.
+
+        Args:
+            tenant, scope, query, k, threshold, filters: as for a search.
+            ttl_s: how long the handle lives.
+            keep: False for a composition that is used once: its handle cannot be resolved, and
+                nothing is written.
+
+        Raises:
+            InvalidInput: no scope, or a filter that makes no sense.
+        """
+        with self._metrics.operation("recall"):
+            if scope == Scope():
+                raise InvalidInput("at least one of user_id, agent_id and run_id is required")
+            hits = await self._searcher.search(
+                tenant, scope, query, k=k, threshold=threshold, filters=filters
+            )
+            with self._metrics.stage("compose"):
+                items = order(hits, suffix_items=suffix_items(len(hits)))
+            now = self._clock()
+            composition = Composition(
+                handle=f"mh_{secrets.token_hex(16)}",
+                tenant_id=tenant.id,
+                scope=scope,
+                items=items,
+                created_at=now,
+                expires_at=now + timedelta(seconds=ttl_s),
+            )
+            if keep:
+                await self._store.put_handle(composition)
+            self._metrics.recall_items.observe(len(items))
+            return composition
+
+    async def resolve(self, tenant: Tenant, handle: str) -> Composition:
+        """What the handle stands for now. Raises NotFound."""
+        with self._metrics.operation("resolve"):
+            composition = await self._store.get_handle(tenant.id, handle)
+            if composition is None:
+                raise NotFound("no such handle: it is unknown, expired, or not yours; recall again")
+            return composition
+
+    async def show(self, composition: Composition) -> Recalled:
+        """Render a composition, and look up the KV state of its items."""
+        memories = await self._store.get_memories(
+            composition.tenant_id,
+            [item.memory_id for item in composition.items],
+            fingerprint=self._fingerprint(),
+        )
+        states: list[KvState] = []
+        for item in composition.items:
+            memory = memories.get(item.memory_id)
+            gone = memory is None or memory.version != item.version or self._is_kv_off()
+            states.append("off" if gone or memory is None else memory.kv_state)
+        text = self._frame.render([item.text for item in composition.items])
+        return Recalled(composition, text, tuple(states))
+
+    async def count_handles(self) -> int:
+        """Number of live handles, of all tenants."""
+        return await self._store.count_handles(self._clock())

@@ -1,0 +1,102 @@
+"""Finding: embed the query, search the scope's view, and check the hits against the store.
+
+Invariant: a hit is a live memory of the tenant and scope, in the version that was scored, whatever
+other processes do meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from inferscale_sidecar.core import Hit, Scope, Tenant
+from inferscale_sidecar.embed import Embedder
+from inferscale_sidecar.errors import Conflict
+from inferscale_sidecar.index import FaissFlatIndex, IndexFactory
+from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.filter import Predicate, compile_filter
+from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, ScopeViews
+from inferscale_sidecar.store.base import MemoryPort
+from inferscale_sidecar.store.records import Vector
+
+_ATTEMPTS = 8
+
+
+class Searcher:
+    """Dense search in one scope.
+
+    Args:
+        store: the truth.
+        embedder: the one that the stored vectors come from.
+        metrics: for the stage durations.
+        fingerprint: names the engine whose KV state the hits show; None while there is none.
+        create_index: makes the index of a scope.
+        max_vectors: most vectors held in memory, of all scopes together.
+    """
+
+    def __init__(
+        self,
+        store: MemoryPort,
+        embedder: Embedder,
+        metrics: Metrics,
+        *,
+        fingerprint: Callable[[], str | None] = lambda: None,
+        create_index: IndexFactory = FaissFlatIndex,
+        max_vectors: int = DEFAULT_MAX_VECTORS,
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._metrics = metrics
+        self._fingerprint = fingerprint
+        self._views = ScopeViews(
+            store, dim=embedder.dim, create_index=create_index, max_vectors=max_vectors
+        )
+
+    async def search(
+        self,
+        tenant: Tenant,
+        scope: Scope,
+        query: str,
+        *,
+        k: int,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+    ) -> list[Hit]:
+        """The `k` memories closest to the query among those that pass, best first.
+
+        Ties go to the newer memory. `threshold` drops hits with a lower cosine.
+
+        Raises:
+            InvalidInput: a filter that makes no sense.
+        """
+        passes = compile_filter(filters)
+        if k == 0:
+            return []
+        with self._metrics.stage("embed"):
+            vector = (await self._embedder.embed([query]))[0]
+        with self._metrics.stage("search"):
+            hits = await self._find(tenant, scope, vector, k, passes)
+        return [hit for hit in hits if threshold is None or hit.score >= threshold]
+
+    async def _find(
+        self, tenant: Tenant, scope: Scope, vector: Vector, k: int, passes: Predicate | None
+    ) -> list[Hit]:
+        view = self._views.get(tenant.id, scope)
+        for _ in range(_ATTEMPTS):
+            async with view.lock:
+                await self._views.refresh(view, tenant.id, scope)
+                found = view.search(vector, k, scope=scope, passes=passes)
+                wanted = [(view.row(num), score) for num, score in found]
+            live = await self._store.get_memories(
+                tenant.id,
+                [row.memory_id for row, _ in wanted],
+                fingerprint=self._fingerprint(),
+            )
+            hits = [
+                Hit(live[row.memory_id], score)
+                for row, score in wanted
+                if row.memory_id in live and live[row.memory_id].version == row.version
+            ]
+            if len(hits) == len(wanted):
+                return hits
+        raise Conflict(
+            f"the scope's memories changed {_ATTEMPTS} times while it was searched; try again"
+        )

@@ -1,0 +1,127 @@
+"""What one process knows of a scope in memory: an index, and the fields that filters read.
+
+Owns no truth: a view is brought up to date from the store's change numbers before every use, so it
+needs no news from writers, whichever process they run in.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from inferscale_sidecar.core import Scope
+from inferscale_sidecar.index import IndexFactory, VectorIndex
+from inferscale_sidecar.index.base import Found
+from inferscale_sidecar.service.filter import Predicate
+from inferscale_sidecar.store.base import MemoryPort
+from inferscale_sidecar.store.records import IndexRow, ScopeChanges, Vector
+
+DEFAULT_MAX_VECTORS = 1_000_000
+
+
+class ScopeView:
+    """The memories of one list (`Scope.owner`) of one tenant. Use it while holding `lock`."""
+
+    def __init__(self, index: VectorIndex) -> None:
+        self.lock = asyncio.Lock()
+        self.seq: int | None = None
+        self._index = index
+        self._rows: dict[int, IndexRow] = {}
+        self._num_of: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def apply(self, changes: ScopeChanges) -> None:
+        """Take over what changed; applying the same changes twice is harmless."""
+        gone = [self._num_of.pop(i) for i in changes.deleted if i in self._num_of]
+        self._index.remove(gone)
+        for num in gone:
+            del self._rows[num]
+        if changes.rows:
+            vectors = np.stack([row.vector for row in changes.rows])
+            self._index.put([row.num for row in changes.rows], vectors)
+        for row in changes.rows:
+            self._rows[row.num] = row
+            self._num_of[row.memory_id] = row.num
+        self.seq = changes.seq
+
+    def search(self, query: Vector, k: int, *, scope: Scope, passes: Predicate | None) -> Found:
+        """The `k` best of those in `scope` that pass; ids of the scope are all that can match."""
+        return self._index.search(query, k, allowed=self._allowed(scope, passes))
+
+    def row(self, num: int) -> IndexRow:
+        """The row behind a label that `search` gave."""
+        return self._rows[num]
+
+    def _allowed(self, scope: Scope, passes: Predicate | None) -> Collection[int] | None:
+        narrower = [scope.user_id, scope.agent_id, scope.run_id].count(None) < 2
+        if not narrower and passes is None:
+            return None
+        rows: Iterable[IndexRow] = self._rows.values()
+        if narrower:
+            rows = [row for row in rows if _covers(scope, row.scope)]
+        return [row.num for row in rows if passes is None or passes(_fields(row))]
+
+
+class ScopeViews:
+    """Views by (tenant, list), the least recently used ones dropped beyond `max_vectors`."""
+
+    def __init__(
+        self,
+        store: MemoryPort,
+        *,
+        dim: int,
+        create_index: IndexFactory,
+        max_vectors: int = DEFAULT_MAX_VECTORS,
+    ) -> None:
+        self._store = store
+        self._dim = dim
+        self._create_index = create_index
+        self._max_vectors = max_vectors
+        self._views: OrderedDict[tuple[str, str], ScopeView] = OrderedDict()
+
+    def get(self, tenant_id: str, scope: Scope) -> ScopeView:
+        """The view of the scope's list, perhaps out of date: `refresh` it under its lock."""
+        key = (tenant_id, scope.owner)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = ScopeView(self._create_index(self._dim))
+        self._views.move_to_end(key)
+        return view
+
+    async def refresh(self, view: ScopeView, tenant_id: str, scope: Scope) -> None:
+        """Catch up with the store."""
+        view.apply(await self._store.changes(tenant_id, scope, since=view.seq))
+        self._shrink()
+
+    def _shrink(self) -> None:
+        total = sum(len(view) for view in self._views.values())
+        while total > self._max_vectors and len(self._views) > 1:
+            _, oldest = self._views.popitem(last=False)
+            total -= len(oldest)
+
+
+def _covers(scope: Scope, other: Scope) -> bool:
+    """True if every id that `scope` gives is the other's."""
+    pairs = (
+        (scope.user_id, other.user_id),
+        (scope.agent_id, other.agent_id),
+        (scope.run_id, other.run_id),
+    )
+    return all(wanted is None or wanted == has for wanted, has in pairs)
+
+
+def _fields(row: IndexRow) -> Mapping[str, Any]:
+    """What a filter can ask about. A memory's own fields win over metadata of the same name."""
+    return (row.metadata or {}) | {
+        "user_id": row.scope.user_id,
+        "agent_id": row.scope.agent_id,
+        "run_id": row.scope.run_id,
+        "role": row.role,
+        "actor_id": row.actor_id,
+        "created_at": row.created_at.isoformat(),
+        "updated_at": row.updated_at.isoformat(),
+    }
