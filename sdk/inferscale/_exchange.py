@@ -6,7 +6,7 @@ The drivers in `_transport` are the only code that waits. Invariant: nothing her
 
 import random
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from inferscale.errors import (
 T = TypeVar("T")
 PAGE_SIZE = 200
 _POLL_S = (0.05, 0.5)
+_PROBE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,11 @@ def wait_until_ready(
     deadline, pause_s = clock() + timeout_s, _POLL_S[0]
     once = RetryPolicy(max_retries=0)
     while True:
+        # A probe that hangs must not outlast the wait, however patient the client is otherwise.
+        patience_s = min(max(deadline - clock(), _POLL_S[0]), _PROBE_S)
         try:
-            yield from exchange(_operations.ready(), once)
-            status = yield from exchange(_operations.builds(), once)
+            yield from exchange(replace(_operations.ready(), timeout_s=patience_s), once)
+            status = yield from exchange(replace(_operations.builds(), timeout_s=patience_s), once)
         except (APIConnectionError, RateLimitError, UnavailableError) as error:
             waiting_for: APIError | str = error
         else:

@@ -17,6 +17,7 @@ class World:
         self.answers = {"/ready": list(ready), "/v1/builds": list(builds)}
         self.now_s = 0.0
         self.pauses: list[float] = []
+        self.patience: list[float] = []
 
     def run(self, **options):
         flow = wait_until_ready(clock=lambda: self.now_s, **options)
@@ -24,8 +25,11 @@ class World:
         try:
             while True:
                 step = flow.send(outcome)
-                outcome = self._answer(step.operation.path) if isinstance(step, Send) else None
-                if not isinstance(step, Send):
+                outcome = None
+                if isinstance(step, Send):
+                    self.patience.append(step.operation.timeout_s)
+                    outcome = self._answer(step.operation.path)
+                else:
                     self.pauses.append(step.seconds)
                     self.now_s += step.seconds
         except StopIteration as stop:
@@ -66,6 +70,13 @@ def test_the_time_is_kept_and_the_reason_told():
     assert isinstance(caught.value, TimeoutError)
     with pytest.raises(NotReadyError, match="2 builds are queued and 1 running"):
         World([{}], [{**DONE, "queued": 2, "building": 1}]).run(timeout_s=1, builds=True)
+
+
+def test_no_probe_may_outlast_the_wait():
+    world = World([503], [DONE])
+    with pytest.raises(NotReadyError):
+        world.run(timeout_s=7, builds=False)
+    assert world.patience[0] == 5 and world.patience[-1] <= 0.5
 
 
 def test_what_waiting_cannot_mend_is_raised_at_once():
