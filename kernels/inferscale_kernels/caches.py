@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -68,6 +69,37 @@ class CacheTable:
     def is_fp8(self) -> bool:
         """Whether the cache holds float8_e4m3fn."""
         return self.views[0].dtype == torch.float8_e4m3fn
+
+    @cached_property
+    def pointers(self) -> Tensor:
+        """int64 [L, 6] on the caches' device, for the kernels.
+
+        Base address, strides of block, head and token in elements, tokens per block, slot row.
+        """
+        slot_rows = self.slot_rows or (0,) * self.num_layers
+        rows = [
+            (view.data_ptr(), *view.stride()[:3], view.shape[2], row)
+            for view, row in zip(self.views, slot_rows, strict=True)
+        ]
+        return torch.tensor(rows, dtype=torch.int64, device=self.views[0].device)
+
+    @cached_property
+    def scale_table(self) -> Tensor:
+        """fp32 [L, 2] on the caches' device: K and V scale."""
+        scales = [self.scales(layer) for layer in range(self.num_layers)]
+        return torch.tensor(scales, dtype=torch.float32, device=self.views[0].device)
+
+    @cached_property
+    def alignment(self) -> int:
+        """Elements that divide every base and stride: those of 16 bytes, else 1."""
+        per_vector = 16 // self.views[0].itemsize
+        fits = all(
+            view.data_ptr() % 16 == 0
+            and view.stride(3) == 1
+            and all(stride % per_vector == 0 for stride in view.stride()[:3])
+            for view in self.views
+        )
+        return per_vector if fits else 1
 
     def scales(self, layer: int) -> tuple[float, float]:
         """K and V scale of a layer (1.0 where none was given)."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from inferscale_kernels.caches import CacheTable
 from inferscale_kernels.layout import ItemShape, item_shape, k_plane, v_plane
+from inferscale_kernels.ops.quantize.reference import ItemCodec
 from inferscale_kernels.rope import RopeTable
 from inferscale_kernels.segments import Run, check_segments, runs, target_tokens
 
@@ -34,10 +35,17 @@ class RotatedKV(NamedTuple):
 
 def empty_kv(staging: Tensor, tokens: int) -> RotatedKV:
     """Uninitialised outputs for `rotate_into`, for `tokens` target rows."""
-    shape = item_shape(staging)
-    k_size = (shape.layers, tokens, shape.heads, shape.head_dim)
-    v_size = (*k_size[:3], shape.head_dim if shape.has_values else 0)
-    return RotatedKV(staging.new_empty(k_size), staging.new_empty(v_size))
+    return empty_of(item_shape(staging), tokens, staging.dtype, staging.device)
+
+
+def empty_of(
+    shape: ItemShape, tokens: int, dtype: torch.dtype, device: torch.device | str = "cpu"
+) -> RotatedKV:
+    """`empty_kv` from a shape, such as a codec's."""
+    rows = (shape.layers, tokens, shape.heads)
+    v_dim = shape.head_dim if shape.has_values else 0
+    k = torch.empty(*rows, shape.head_dim, dtype=dtype, device=device)
+    return RotatedKV(k, torch.empty(*rows, v_dim, dtype=dtype, device=device))
 
 
 def rotate(staging: Tensor, segments: Tensor, rope: RopeTable) -> RotatedKV:
@@ -59,18 +67,46 @@ def rotate(staging: Tensor, segments: Tensor, rope: RopeTable) -> RotatedKV:
     return out
 
 
-def rotate_into(staging: Tensor, segments: Tensor, rope: RopeTable, out: RotatedKV) -> None:
-    """`rotate` into buffers [L, ≥T, H, D] of the caller; uncovered rows stay as they are."""
-    shape = item_shape(staging)
+def rotate_into(
+    staging: Tensor,
+    segments: Tensor,
+    rope: RopeTable,
+    out: RotatedKV,
+    codec: ItemCodec | None = None,
+) -> None:
+    """`rotate` into buffers [L, ≥T, H, D] of the caller; uncovered rows stay as they are.
+
+    With a codec, `staging` is uint8 [T_total, token_bytes]: decoded in fp32, turned, rounded once
+    to the dtype of `out`.
+    """
+    shape = staged_shape(staging, codec)
     rope.check(shape.layers, shape.head_dim)
     table = check_segments(segments, shape.tokens, out.k.shape[1])
     turns = rope.turns(table[:, 2]).to(staging.device)
     for run in runs(table):
+        counts = table[run.first : run.last, 1].to(staging.device)
+        per_token = turns[run.first : run.last].repeat_interleave(counts, dim=0)
+        if codec is not None:
+            _decode_and_turn(staging, run, per_token, rope, out, codec)
+            continue
         _copy(staging, run, out)
         if run.shifted:
-            counts = table[run.first : run.last, 1].to(staging.device)
-            per_token = turns[run.first : run.last].repeat_interleave(counts, dim=0)
             _turn(out.k, run, per_token, rope)
+
+
+def staged_shape(staging: Tensor, codec: ItemCodec | None) -> ItemShape:
+    """Axes of a staging buffer, compressed or not.
+
+    Raises:
+        ValueError: the buffer has another form.
+    """
+    if codec is None:
+        return item_shape(staging)
+    wanted = (torch.uint8, 2, codec.token_bytes, True)
+    found = (staging.dtype, staging.dim(), staging.shape[-1], staging.is_contiguous())
+    if found != wanted:
+        raise ValueError(f"staging is {found} (dtype, axes, bytes, contiguous), not {wanted}")
+    return codec.shape._replace(tokens=staging.shape[0])
 
 
 def rotate_items_into(
@@ -122,27 +158,36 @@ def check_items(
 
 
 def inject(
-    staging: Tensor, segments: Tensor, slots: Tensor, rope: RopeTable, caches: CacheTable
+    staging: Tensor,
+    segments: Tensor,
+    slots: Tensor,
+    rope: RopeTable,
+    caches: CacheTable,
+    codec: ItemCodec | None = None,
 ) -> None:
-    """Gather, turn, and scatter into the paged caches.
+    """Gather, decode, turn, and scatter into the paged caches.
 
     Args:
-        staging, segments, rope: as for `rotate`.
+        staging, segments, rope, codec: as for `rotate_into`.
         slots: int64 [T_out], or [G, T_out] for several KV groups; negative = do not write.
-        caches: one strided view per layer.
+        caches: one strided view per layer. Compressed items for an fp8 cache go through bf16, as
+            the engine's own K and V do.
 
     Raises:
         ValueError: shapes or bounds do not fit.
     """
-    shape = item_shape(staging)
+    shape = staged_shape(staging, codec)
     if caches.num_layers != shape.layers or caches.views[0].shape[-1] != shape.cache_width:
         raise ValueError(
             f"items have {shape.layers} layers of {shape.cache_width} channels, the caches "
             f"{caches.num_layers} of {caches.views[0].shape[-1]}: they are of another model"
         )
     table = check_segments(segments, shape.tokens, slots.shape[-1])
-    out = empty_kv(staging, slots.shape[-1])
-    rotate_into(staging, table, rope, out)
+    dtype = staging.dtype
+    if codec is not None:
+        dtype = torch.bfloat16 if caches.is_fp8 else caches.views[0].dtype
+    out = empty_of(shape, slots.shape[-1], dtype, staging.device)
+    rotate_into(staging, table, rope, out, codec)
     rows = _covered(table).to(staging.device)
     for layer in range(shape.layers):
         values = torch.cat((out.k[layer, rows], out.v[layer, rows]), dim=-1)
@@ -160,6 +205,22 @@ def _copy(staging: Tensor, run: Run, out: RotatedKV) -> None:
     target = slice(run.target, run.target + run.num_tokens)
     out.k[:, target].copy_(k_plane(source).transpose(0, 1))
     out.v[:, target].copy_(v_plane(source).transpose(0, 1))
+
+
+def _decode_and_turn(
+    staging: Tensor, run: Run, turns: Tensor, rope: RopeTable, out: RotatedKV, codec: ItemCodec
+) -> None:
+    for start in range(0, run.num_tokens, _CHUNK_TOKENS):
+        count = min(_CHUNK_TOKENS, run.num_tokens - start)
+        first = run.source + start
+        items = codec.decode(staging[first : first + count], torch.float32)
+        keys = k_plane(items).transpose(0, 1).contiguous()
+        here = run._replace(target=0, num_tokens=count)
+        if run.shifted:
+            _turn(keys, here, turns[start : start + count], rope)
+        target = slice(run.target + start, run.target + start + count)
+        out.k[:, target].copy_(keys)
+        out.v[:, target].copy_(v_plane(items).transpose(0, 1))
 
 
 def _turn(k: Tensor, run: Run, turns: Tensor, rope: RopeTable) -> None:

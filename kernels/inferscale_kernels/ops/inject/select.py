@@ -14,6 +14,7 @@ from torch import Tensor
 
 from inferscale_kernels.ops.inject import reference
 from inferscale_kernels.ops.inject.reference import Buffer, RotatedKV, empty_kv
+from inferscale_kernels.ops.quantize.reference import ItemCodec
 from inferscale_kernels.rope import RopeTable
 from inferscale_kernels.segments import segment_table, target_tokens
 
@@ -28,10 +29,16 @@ def rotate(staging: Tensor, segments: Tensor, rope: RopeTable) -> RotatedKV:
     return out
 
 
-def rotate_into(staging: Tensor, segments: Tensor, rope: RopeTable, out: RotatedKV) -> None:
+def rotate_into(
+    staging: Tensor,
+    segments: Tensor,
+    rope: RopeTable,
+    out: RotatedKV,
+    codec: ItemCodec | None = None,
+) -> None:
     """`reference.rotate_into`, by the fastest way there is."""
-    if not _compiled(out) or not staging.is_contiguous() or staging.is_cuda:
-        reference.rotate_into(staging, segments, rope, out)
+    if codec is not None or staging.is_cuda or not _compiled(out):
+        reference.rotate_into(staging, segments, rope, out, codec)
         return
     from inferscale_kernels.ops.inject import cpu
 
