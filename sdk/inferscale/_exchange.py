@@ -23,7 +23,6 @@ from inferscale.errors import (
     APIConnectionError,
     APIError,
     APIResponseError,
-    NotFoundError,
     NotReadyError,
     RateLimitError,
     UnavailableError,
@@ -33,6 +32,7 @@ T = TypeVar("T")
 PAGE_SIZE = 200
 _POLL_S = (0.05, 0.5)
 _PROBE_S = 5.0
+_NOT_FOUND = "not_found"
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def exchange(
             if error is None:
                 return _read(operation, outcome)
         assert error is not None, "a driver answered Send with nothing"
-        # Only a 404 with a code is the sidecar's own; any other one means a wrong address.
-        if operation.if_missing and isinstance(error, NotFoundError) and error.code:
+        # Any other code, or none, means a wrong address: no such route, or no sidecar at all.
+        if operation.if_missing and error.code == _NOT_FOUND:
             return operation.if_missing()
         delay_s = policy.delay_s(attempt, error, repeatable=operation.repeatable, jitter=jitter())
         if delay_s is None:

@@ -93,8 +93,8 @@ class InferScaleError(Exception):
             )
             if value is not None
         ]
-        parts = [self.message, f"({', '.join(facts)})" if facts else "", self.remedy]
-        return " ".join(part for part in parts if part)
+        cause = f"{self.message.rstrip('.')} ({', '.join(facts)})." if facts else self.message
+        return f"{cause} {self.remedy}".rstrip()
 
 
 class InvalidArgumentError(InferScaleError, ValueError):

@@ -66,6 +66,10 @@ async def test_get_of_an_unknown_id_is_none_but_a_wrong_address_is_an_error(side
     sidecar.replies = [httpx.Response(404, text="404 page not found")]
     with pytest.raises(NotFoundError, match="page not found"):
         await memory.get("nope")
+    sidecar.replies.clear()
+    sidecar.refuse(404, "Not Found: GET /v1/memories", code="route_not_found")
+    with pytest.raises(NotFoundError, match="Not Found"):
+        await memory.get("nope")
 
 
 @pytest.mark.parametrize("method", ["get", "delete", "history", "update", "get_handle", "report"])

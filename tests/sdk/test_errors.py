@@ -49,7 +49,7 @@ def test_every_status_has_a_class(status):
     fallback = errors.ServerError if status >= 500 else errors.APIStatusError
     assert type(error) is ERROR_BY_STATUS.get(status, fallback)
     assert (error.code, error.param, error.request_id, error.retry_after_s) == ("c", "p", "r", 2)
-    assert str(error).startswith(f"why (status {status}, code c, param p, request r)")
+    assert str(error).startswith(f"why (status {status}, code c, param p, request r).")
 
 
 @pytest.mark.parametrize("value", ["", "soon", "-1", "nan", "inf", "Wed, 21 Oct 2026 07:28:00 GMT"])
