@@ -134,7 +134,11 @@ class PrefixFinder:
         if (found := self._found.get(name.digest())) is not None:
             self._found.move_to_end(name.digest())
             return found
-        ids = await self._engine.tokenize({"model": self._engine.model, **body})
+        try:
+            ids = await self._engine.tokenize({"model": self._engine.model, **body})
+        except SidecarError as error:  # the request itself will tell, or will do without
+            log.warning("prefix not known: %s", error)
+            return ()
         found = self._found[name.digest()] = tuple(ids[: _last_index(ids, self._probe)])
         if len(self._found) > MAX_KNOWN:
             self._found.popitem(last=False)

@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inferscale.protocol.engine import Capture, EngineReport, build_params, inject_params, item_key
+from inferscale.protocol.engine import (
+    PARAMS_FIELD,
+    Capture,
+    EngineReport,
+    build_params,
+    inject_params,
+    item_key,
+)
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.errors import EngineUnavailable, SidecarError
@@ -25,7 +32,7 @@ ITEM_TOKENS = 24
 TAIL_TOKENS = 7
 GREEDY_TOKENS = 8
 TOP = 5
-_TEXT = "The lamp stands by the window, and the letter on the table is still unread. "
+_LINE = "Shelf {n} of the library holds {books} books and {letters} letters.\n"
 _CHAT = (
     {"role": "system", "content": "Answer briefly.\n\n- one\n- two\n(end)"},
     {"role": "user", "content": "Grüße, 世界! What is  on the list?"},
@@ -82,7 +89,8 @@ async def _run(engine: Engine, tokenizer: ChatTokenizer, block_size: int) -> Sel
     if problem := await rendering_differs(engine, tokenizer):
         return SelfTestResult(False, problem)
     size = -(-max(MIN_TOKENS, ITEM_TOKENS + 1) // block_size) * block_size
-    text = tokenizer.encode(_TEXT * size).ids
+    lines = (_LINE.format(n=n, books=37 * n % 101, letters=53 * n % 89) for n in range(size // 4))
+    text = tokenizer.encode("".join(lines)).ids  # nowhere the same: an item is found only once
     prompt = (*tokenizer.leading_ids(), *text)[: size + TAIL_TOKENS]
     return await _Experiment(engine, prompt, size).run()
 
@@ -110,6 +118,7 @@ class _Experiment:
         self._tag = secrets.token_hex(16)
         context, item = self._prompt[: self._start], self._prompt[self._start : boundary]
         self._key = item_key(secrets.token_bytes(32), engine.model, "self-test", context, item)
+        self._stored = [self._key]
 
     async def run(self) -> SelfTestResult:
         salt = secrets.token_hex(16)
@@ -119,7 +128,7 @@ class _Experiment:
             native, _ = await self._generate(salt)
             injected, report = await self._generate(secrets.token_hex(16), inject=True)
         finally:
-            await self._engine.delete([self._key])
+            await self._engine.delete(self._stored)
         return self._verdict(cold, native, injected, report)
 
     def _verdict(
@@ -136,7 +145,7 @@ class _Experiment:
 
     async def _build(self) -> None:
         request_id = f"selftest_{secrets.token_hex(12)}"
-        await self._complete(
+        answer = await self._complete(
             secrets.token_hex(16),
             build_params(
                 self._engine.secret,
@@ -147,6 +156,8 @@ class _Experiment:
             ),
             max_tokens=1,
         )
+        ours = (answer.get("kv_transfer_params") or {}).get(PARAMS_FIELD) or {}
+        self._stored = [*ours.get("stored", ()), *self._stored]
 
     async def _generate(
         self, salt: str, *, inject: bool = False

@@ -9,7 +9,7 @@ costs speed only.
 import asyncio
 import json
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from inferscale_sidecar.compose.keys import cache_salt, tenant_tag
 from inferscale_sidecar.compose.order import suffix_items
 from inferscale_sidecar.core import Composition, Scope, Tenant
 from inferscale_sidecar.engine.base import Engine
-from inferscale_sidecar.errors import SidecarError
 from inferscale_sidecar.service.chat_fields import (
     Endpoint,
     encoded,
@@ -35,6 +34,7 @@ from inferscale_sidecar.service.chat_fields import (
 )
 from inferscale_sidecar.service.chat_ports import ChatRecorder, KvLookup, Recall, Silent, Suspects
 from inferscale_sidecar.service.chat_report import (
+    NATIVE_HIT,
     MemoryPlan,
     ReportBook,
     as_field,
@@ -47,7 +47,6 @@ PATHS: Mapping[Endpoint, str] = {
     "chat": "/v1/chat/completions",
     "completions": "/v1/completions",
 }
-HANDLE_TTL_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -124,11 +123,11 @@ class ChatService:
         return await self._recall.recall(
             tenant,
             Scope(field.user_id, field.agent_id, field.run_id),
-            query=field.query or query_of(body, endpoint),
+            field.query or query_of(body, endpoint),
             k=field.k,
             threshold=field.threshold,
             filters=field.filters,
-            ttl_s=HANDLE_TTL_S,
+            keep=False,
         )
 
     async def _plan(
@@ -151,7 +150,7 @@ class ChatService:
         return MemoryPlan(
             request_id=f"mr_{secrets.token_hex(12)}",
             tenant_id=tenant.id,
-            handle=composition.handle or None,
+            handle=field.handle,
             items=len(items),
             injectable=len(head),
             keys=tuple(keys),
@@ -173,11 +172,11 @@ class ChatService:
             messages = messages_of(body)
             body["messages"] = self._frame.place(messages, block, placement=self._placement)
             if plan.keys and self._finder:
-                prefix = await _or_nothing(self._finder.for_chat(messages, template_options(body)))
+                prefix = await self._finder.for_chat(messages, template_options(body))
         else:
             body["prompt"] = self._frame.prepend(prompt_of(body), block)
             if plan.keys and self._finder:
-                prefix = await _or_nothing(self._finder.for_prompt())
+                prefix = await self._finder.for_prompt()
         if plan.reason is not None:
             return plan
         if prefix and self._warmer:
@@ -198,7 +197,7 @@ class ChatService:
 
         Args:
             answer: the engine's JSON body.
-            seconds: how long the engine took.
+            seconds: from the client's request to now.
         """
         plan = prepared.memory
         if plan is None:
@@ -207,43 +206,41 @@ class ChatService:
         usage = body.get("usage")
         engine = engine_report_in(body)
         report = report_of(plan, engine, usage) if engine else await self.reports.ask(plan, usage)
-        self._settle(tenant, plan, report, seconds)
+        self._settle(tenant, plan, report)
+        self._recorder.duration(report.mode, seconds)
         return encoded({**without_engine_report(body), "memory": as_field(report)})
 
-    def finish_stream(self, tenant: Tenant, prepared: PreparedRequest, seconds: float) -> None:
+    def finish_stream(
+        self, tenant: Tenant, prepared: PreparedRequest, first_s: float, seconds: float
+    ) -> None:
         """Notes how a stream went, in the background: the client has its tokens already.
 
         Args:
-            seconds: time to the first chunk.
+            first_s: seconds from the client's request to the first chunk.
+            seconds: to the last one.
         """
         if (plan := prepared.memory) is not None:
-            task = asyncio.create_task(self._settle_later(tenant, plan, seconds))
+            task = asyncio.create_task(self._settle_later(tenant, plan, first_s, seconds))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
-    async def _settle_later(self, tenant: Tenant, plan: MemoryPlan, seconds: float) -> None:
-        self._settle(tenant, plan, await self.reports.ask(plan), seconds)
-
-    def _settle(
-        self, tenant: Tenant, plan: MemoryPlan, report: MemoryReport, seconds: float
+    async def _settle_later(
+        self, tenant: Tenant, plan: MemoryPlan, first_s: float, seconds: float
     ) -> None:
+        report = await self.reports.ask(plan)
+        self._settle(tenant, plan, report)
+        self._recorder.ttft(report.mode, first_s)
+        self._recorder.duration(report.mode, seconds)
+
+    def _settle(self, tenant: Tenant, plan: MemoryPlan, report: MemoryReport) -> None:
         """Metrics, and the consequences of what the engine missed."""
         self.reports.close(plan, report)
-        self._recorder.ttft(report.mode, seconds)
         if report.tokens is not None:
             for source, count in report.tokens.model_dump().items():
                 self._recorder.tokens(source, count)
-        if report.reason is not None:
-            self._recorder.fallback(report.reason)
+        if report.reason not in (None, NATIVE_HIT):
+            self._recorder.fallback(str(report.reason))
         if report.reason == "prefix_not_captured" and self._warmer:
             self._warmer.forget(tenant, plan.prefix_ids)
         if report.reason == "items_missing" and self._suspects:
             self._suspects.suspect(list(plan.keys))
-
-
-async def _or_nothing(prefix: Awaitable[tuple[int, ...]]) -> tuple[int, ...]:
-    """Warming is a favour: if the engine cannot say, the request goes on without."""
-    try:
-        return await prefix
-    except SidecarError:
-        return ()

@@ -13,12 +13,12 @@ class Recall(Protocol):
         self,
         tenant: Tenant,
         scope: Scope,
-        *,
         query: str,
+        *,
         k: int,
         threshold: float | None,
         filters: Mapping[str, Any] | None,
-        ttl_s: int,
+        keep: bool,
     ) -> Composition: ...
 
     async def resolve(self, tenant: Tenant, handle: str) -> Composition: ...
@@ -43,6 +43,8 @@ class ChatRecorder(Protocol):
 
     def ttft(self, mode: str, seconds: float) -> None: ...
 
+    def duration(self, mode: str, seconds: float) -> None: ...
+
     def tokens(self, source: str, count: int) -> None: ...
 
     def fallback(self, reason: str) -> None: ...
@@ -52,6 +54,8 @@ class Silent:
     """A recorder that records nothing."""
 
     def ttft(self, mode: str, seconds: float) -> None: ...
+
+    def duration(self, mode: str, seconds: float) -> None: ...
 
     def tokens(self, source: str, count: int) -> None: ...
 

@@ -62,6 +62,7 @@ class _Exchange:
         self._service, self._engine = service, engine
 
     async def run(self, request: Request, tenant: Tenant, endpoint: Endpoint) -> Response:
+        started = time.perf_counter()
         body = await json_object(request)
         try:
             prepared = await unless_gone(request, self._service.prepare(tenant, endpoint, body))
@@ -71,7 +72,6 @@ class _Exchange:
                 headers={**to_engine(request.headers.items()), **_JSON},
                 content=prepared.content,
             )
-            started = time.perf_counter()
             upstream = await unless_gone(request, self._engine.open(sent))
             if prepared.is_stream and upstream.status == 200:
                 return self._stream(tenant, prepared, upstream, started)
@@ -89,10 +89,11 @@ class _Exchange:
     def _stream(
         self, tenant: Tenant, prepared: PreparedRequest, upstream: EngineResponse, started: float
     ) -> Response:
-        def first() -> None:
-            self._service.finish_stream(tenant, prepared, time.perf_counter() - started)
+        def end(first: float) -> None:
+            seconds = time.perf_counter() - started
+            self._service.finish_stream(tenant, prepared, first - started, seconds)
 
-        return RelayResponse(upstream, _headers(upstream, prepared), on_first=first)
+        return RelayResponse(upstream, _headers(upstream, prepared), on_end=end)
 
 
 def _headers(upstream: EngineResponse, prepared: PreparedRequest) -> dict[str, str]:

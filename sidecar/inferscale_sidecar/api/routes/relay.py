@@ -6,6 +6,7 @@ bytes go out as they come in, and when the client leaves, the engine's request i
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -112,7 +113,8 @@ class RelayResponse(Response):
     Args:
         upstream: the engine's answer; closed in any case.
         headers: what the client sees.
-        on_first: called with the first chunk's arrival.
+        on_end: called at the end, with the clock (`time.perf_counter`) at the first chunk; not
+            called if there was none.
     """
 
     def __init__(
@@ -120,13 +122,14 @@ class RelayResponse(Response):
         upstream: EngineResponse,
         headers: Mapping[str, str],
         *,
-        on_first: Callable[[], None] = lambda: None,
+        on_end: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.status_code = upstream.status
         self.background = None
         self.body = b""
         self.init_headers(headers)
-        self._upstream, self._on_first = upstream, on_first
+        self._upstream, self._on_end = upstream, on_end
+        self._first: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pump = asyncio.create_task(self._pump(send))
@@ -140,6 +143,8 @@ class RelayResponse(Response):
                 task.cancel()
             await asyncio.gather(pump, watch, return_exceptions=True)
             await self._upstream.aclose()
+            if self._first is not None:
+                self._on_end(self._first)
 
     async def _pump(self, send: Send) -> None:
         await send(
@@ -149,11 +154,9 @@ class RelayResponse(Response):
                 "headers": self.raw_headers,
             }
         )
-        is_first = True
         async for chunk in self._chunks():
-            if is_first:
-                is_first = False
-                self._on_first()
+            if self._first is None:
+                self._first = time.perf_counter()
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         with suppress(OSError):  # the client may have left with its last chunk
             await send({"type": "http.response.body", "body": b"", "more_body": False})

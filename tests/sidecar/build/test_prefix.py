@@ -1,0 +1,75 @@
+"""Prefixes ahead of their first use."""
+
+import asyncio
+
+from tests.sidecar.engine.demo import demo_lists, demo_tokenizer
+from tests.sidecar.engine.fake_engine import FakeEngine
+
+from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
+from inferscale_sidecar.compose.keys import tenant_tag
+
+from .fake_store import TENANTS
+
+ACME, GLOBEX = TENANTS["acme"], TENANTS["globex"]
+IDS = (1, 5, 9, 13)
+
+
+async def test_a_prefix_is_built_once_per_tenant():
+    engine = FakeEngine()
+    async with engine.client() as client:
+        await client.status()
+        warmer = PrefixWarmer(client)
+        both = await asyncio.gather(warmer.ensure(ACME, IDS), warmer.ensure(ACME, IDS))
+        assert all(both) and await warmer.ensure(ACME, IDS)
+        assert len(engine.builds) == 1
+        assert await warmer.ensure(GLOBEX, IDS)
+    assert engine.prefixes == {(tenant_tag(ACME), IDS), (tenant_tag(GLOBEX), IDS)}
+
+
+async def test_it_never_holds_a_request_for_long_nor_fails_it():
+    engine = FakeEngine()
+    async with engine.client() as client:
+        await client.status()
+        warmer = PrefixWarmer(client, max_wait_s=0.01)
+        engine.build_delay_s = 5
+        assert not await warmer.ensure(ACME, IDS)
+        await warmer.stop()
+        engine.is_down = True
+        assert not await PrefixWarmer(client).ensure(ACME, IDS)
+
+
+async def test_what_is_forgotten_is_built_again():
+    engine = FakeEngine()
+    async with engine.client() as client:
+        await client.status()
+        warmer = PrefixWarmer(client)
+        await warmer.ensure(ACME, IDS)
+        warmer.forget(ACME, IDS)
+        await warmer.ensure(ACME, IDS)
+        warmer.clear()
+        await warmer.ensure(ACME, IDS)
+    assert len(engine.builds) == 3
+
+
+async def test_the_prefix_is_what_the_served_prompt_begins_with():
+    engine, frame = FakeEngine(), demo_lists().frame
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    async with engine.client() as client:
+        await client.status()
+        prefix = await PrefixFinder(client, demo_lists()).for_chat(messages, {})
+    placed = frame.place(messages, frame.render(["Likes tea.", "Lives in Rome."]))
+    prompt = demo_tokenizer().encode(demo_tokenizer().render(placed)).ids
+    item = demo_lists().split(["Likes tea."]).item_ids(0)
+    assert prompt[: len(prefix)] == prefix
+    assert prompt[len(prefix) : len(prefix) + len(item)] == item
+
+
+async def test_an_engine_that_cannot_say_costs_the_prefix_only():
+    engine = FakeEngine()
+    async with engine.client() as client:
+        await client.status()
+        finder = PrefixFinder(client, demo_lists())
+        engine.is_down = True
+        assert await finder.for_prompt() == ()
+        engine.is_down = False
+        assert len(await finder.for_prompt()) > 4

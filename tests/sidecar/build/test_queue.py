@@ -1,0 +1,223 @@
+"""The queue against an engine that is slow, full, down, restarted or picky."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.sidecar.engine.demo import demo_lists
+from tests.sidecar.engine.fake_engine import FakeEngine
+
+from inferscale_sidecar.build.queue import BuildQueue
+from inferscale_sidecar.build.window import WindowLimits
+from inferscale_sidecar.build.window_job import NOT_KEPT
+
+from .fake_store import FakeStore
+
+pytestmark = pytest.mark.timeout(20)
+
+
+@asynccontextmanager
+async def running(engine: FakeEngine, store: FakeStore, **options) -> AsyncIterator[BuildQueue]:
+    async with engine.client() as client:
+        queue = BuildQueue(store, client, demo_lists(), poll_s=0.05, **options)
+        queue.start()
+        try:
+            yield queue
+        finally:
+            await queue.stop()
+
+
+async def until(condition, seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def settled(queue: BuildQueue) -> None:
+    queue.notify()
+    await queue.wait_idle()
+
+
+async def test_what_is_written_gets_built_and_recorded():
+    engine, store = FakeEngine(), FakeStore()
+    async with running(engine, store) as queue:
+        store.add("Likes tea.", "Lives in Rome.")
+        await settled(queue)
+    assert len(store.kv) == 2 and store.keys() == set(engine.bank)
+    (body,) = engine.bodies
+    assert (body["max_tokens"], body["priority"], body["model"]) == (1, 10, "demo")
+    for kv in store.kv.values():
+        assert kv.num_tokens == len(engine.bank[kv.key])
+
+
+async def test_windows_hold_one_owner_and_no_more_than_allowed():
+    engine, store = FakeEngine(), FakeStore()
+    store.add(*(f"a{n}" for n in range(25)), owner="user:alice")
+    store.add("b", owner="user:bob")
+    store.add("c", owner="user:alice", tenant="globex")
+    async with running(engine, store, limits=WindowLimits(items=10)) as queue:
+        await settled(queue)
+    assert sorted(len(b.captures) for b in engine.builds) == [1, 1, 5, 10, 10]
+    assert len({b.salt for b in engine.builds}) == 2
+    assert len({body["cache_salt"] for body in engine.bodies}) == 5
+
+
+async def test_no_more_builds_in_flight_than_allowed_but_as_many():
+    engine, store = FakeEngine(), FakeStore()
+    engine.build_delay_s = 0.05
+    for n in range(6):
+        store.add("x", owner=f"user:{n}")
+    async with running(engine, store, max_in_flight=3) as queue:
+        await settled(queue)
+    assert engine.most_building == 3 and len(store.kv) == 6
+
+
+async def test_another_owner_does_not_wait_behind_a_backlog():
+    engine, store = FakeEngine(), FakeStore()
+    engine.build_delay_s = 0.1
+    store.add(*(f"fact {n}" for n in range(60)), owner="user:alice")
+    async with running(engine, store, limits=WindowLimits(items=10)) as queue:
+        await until(lambda: engine.now_building > 0)
+        store.add("Likes tea.", owner="user:bob")
+        await until(lambda: any(kv.memory_id == "m0060" for kv in store.kv.values()))
+        assert len(store.kv) < 61
+        await settled(queue)
+
+
+async def test_a_dead_engine_makes_it_wait_not_fail():
+    engine, store = FakeEngine(), FakeStore()
+    engine.is_down = True
+    async with running(engine, store) as queue:
+        store.add("Likes tea.")
+        queue.notify()
+        await until(lambda: queue.progress.last_error is not None)
+        assert not queue.progress.is_connected and not store.failures
+        engine.is_down = False
+        await until(lambda: len(store.kv) == 1)
+        assert queue.progress.is_connected and queue.progress.built == 1
+
+
+async def test_an_engine_that_dies_during_a_build_loses_nothing():
+    engine, store = FakeEngine(), FakeStore()
+    engine.gate.clear()
+    store.add("Likes tea.")
+    async with running(engine, store) as queue:
+        await until(lambda: engine.bodies)
+        engine.is_down = True
+        await queue.stop()
+        assert not store.kv and not store.failures
+        engine.is_down = False
+        engine.gate.set()
+        queue.start()
+        await until(lambda: len(store.kv) == 1)
+
+
+async def test_after_a_restart_what_the_bank_lost_is_built_again():
+    engine, store = FakeEngine(), FakeStore()
+    connects = []
+    async with running(engine, store, on_connect=lambda: connects.append(1)) as queue:
+        store.add("Likes tea.", "Lives in Rome.", "Has a cat.")
+        await settled(queue)
+        lost = sorted(store.keys())[0]
+        del engine.bank[lost]
+        queue.reconnected()
+        await until(lambda: len(engine.builds) == 2)
+        await settled(queue)
+    assert store.keys() == set(engine.bank) and len(store.kv) == 3
+    assert len(connects) == 2
+
+
+async def test_another_fingerprint_builds_everything_anew():
+    engine, store = FakeEngine(), FakeStore()
+    async with running(engine, store) as queue:
+        store.add("Likes tea.")
+        await settled(queue)
+        engine.fingerprint = "fp-2"
+        await settled(queue)
+    assert {fp for _, _, fp in store.kv} == {"fp-1", "fp-2"}
+
+
+async def test_a_missed_key_is_looked_for_and_built_again():
+    engine, store = FakeEngine(), FakeStore()
+    async with running(engine, store) as queue:
+        store.add("Likes tea.")
+        await settled(queue)
+        (key,) = store.keys()
+        engine.bank.clear()
+        queue.suspect([key])
+        await queue.wait_idle()
+    assert set(engine.bank) == store.keys() != set()
+
+
+async def test_deletes_reach_the_bank_and_dependants_are_built_anew():
+    engine, store = FakeEngine(), FakeStore()
+    async with running(engine, store) as queue:
+        first, *_ = store.add("Secret.", "Behind it.")
+        await settled(queue)
+        before = set(engine.bank)
+        store.drop(first)
+        await settled(queue)
+    assert not before & set(engine.bank) and not store.purges
+    assert set(engine.bank) == store.keys() and len(store.kv) == 1
+
+
+async def test_a_memory_deleted_while_it_is_built_leaves_nothing_in_the_bank():
+    engine, store = FakeEngine(), FakeStore()
+    engine.build_delay_s = 0.1
+    (item,) = store.add("Secret.")
+    async with running(engine, store) as queue:
+        await until(lambda: engine.now_building)
+        store.drop(item)
+        await settled(queue)
+    assert not engine.bank and not store.kv
+
+
+async def test_one_bad_item_does_not_stop_its_neighbours():
+    engine, store = FakeEngine(), FakeStore()
+    new = store.add(*(f"fact {n}" for n in range(7)))
+    bad = demo_lists().split(["fact 3"]).item_ids(0)
+
+    def is_bad(body) -> bool:
+        ids = tuple(body["prompt"])
+        starts = [c[1] for c in body["kv_transfer_params"]["inferscale"]["captures"]]
+        return any(ids[s : s + len(bad)] == bad for s in starts)
+
+    engine.refuse = is_bad
+    async with running(engine, store) as queue:
+        await settled(queue)
+    assert {kv.memory_id for kv in store.kv.values()} == {i.memory_id for i in new} - {"m0003"}
+    assert "too hot" in store.failures["m0003", 1][0]
+    assert list(store.failures) == [("m0003", 1)]
+
+
+async def test_a_full_bank_is_a_failure_that_waits_before_it_is_tried_again():
+    engine, store = FakeEngine(), FakeStore()
+    engine.capacity = 0
+    store.add("Likes tea.")
+    async with running(engine, store) as queue:
+        await settled(queue)
+        await settled(queue)
+    assert store.failures["m0000", 1] == [NOT_KEPT]
+    assert queue.progress.failed == 1 and queue.progress.last_error == NOT_KEPT
+
+
+async def test_with_injection_off_nothing_is_built_but_purges_are_done():
+    engine, store = FakeEngine(), FakeStore()
+    engine.enabled = False
+    engine.bank["ab" * 32] = (1,)
+    store.purges = ["ab" * 32]
+    store.add("Likes tea.")
+    async with running(engine, store) as queue:
+        await settled(queue)
+    assert not engine.bodies and not engine.bank and not store.purges
+
+
+async def test_stop_ends_at_once_with_builds_in_flight():
+    engine, store = FakeEngine(), FakeStore()
+    engine.gate.clear()
+    store.add("Likes tea.")
+    async with running(engine, store) as queue:
+        await until(lambda: engine.bodies)
+        await asyncio.wait_for(queue.stop(), 1)
+    assert not store.kv and not store.failures
