@@ -80,7 +80,7 @@ class AddRequest(Scope):
     messages: str | Message | list[Message]
     metadata: dict[str, Any] | None = None
     infer: bool | None = None
-    """True: extract facts with an LLM. False: store verbatim. None: what the server is set up for."""
+    """True: extract facts with an LLM. False: store verbatim. None: as the server is set up."""
 
 
 class Memory(BaseModel):
@@ -151,7 +151,7 @@ class UpdateRequest(Wire):
 
 
 class DeleteResponse(BaseModel):
-    """What was removed. `deleted` counts memories, `kv_items` encoded items dropped from the bank."""
+    """What was removed: `deleted` memories, `kv_items` encoded items dropped from the bank."""
 
     deleted: int
     kv_items: int = 0

@@ -13,16 +13,16 @@ from typing import Any
 
 from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from inferscale_sidecar.errors import ConfigError
 
 BUSY_TIMEOUT_S = 30.0
 _WRITE = "inferscale_write"
+_WAL_ATTEMPTS = 100
 
 PRAGMAS = (
-    "journal_mode=WAL",
     "synchronous=FULL",  # an acknowledged write survives a power cut, not only kill -9
     "foreign_keys=ON",
     "secure_delete=ON",  # deleted text is overwritten, not just unlinked
@@ -72,7 +72,7 @@ class Database:
         try:
             async with self.read() as conn:
                 await conn.execute(text("SELECT 1"))
-        except OperationalError as error:
+        except DatabaseError as error:
             raise ConfigError(
                 f"cannot open the database {self.engine.url.render_as_string()}: {error.orig}; "
                 "check the path, its permissions and free space"
@@ -107,9 +107,26 @@ def _create_engine(url: str) -> AsyncEngine:
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver must not open transactions of its own
     cursor = connection.cursor()
+    _use_wal(cursor)
     for pragma in PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _use_wal(cursor: Any) -> None:
+    """Of several processes that open a new file at once, one switches it to WAL.
+
+    The others would wait for a lock that an open WAL connection never gives back: they must give
+    up quickly and look again, and then find the file in WAL mode already.
+    """
+    cursor.execute("PRAGMA busy_timeout=20")
+    for attempt in range(_WAL_ATTEMPTS):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or attempt == _WAL_ATTEMPTS - 1:
+                raise
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -117,7 +134,5 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def is_busy(error: OperationalError) -> bool:
-    """True if another process held the SQLite write lock for longer than `BUSY_TIMEOUT_S`."""
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -33,7 +33,7 @@ async def queue_purges(conn: AsyncConnection, doomed: ColumnElement[bool], now: 
     keys = (
         select(kv_items.c.fingerprint, kv_items.c.key, literal(now, UtcDateTime))
         .where(doomed)
-        .distinct()
+        .order_by(kv_items.c.id)
     )
     await conn.execute(insert(purges).from_select(["fingerprint", "key", "created_at"], keys))
     return (await conn.execute(delete(kv_items).where(doomed))).rowcount

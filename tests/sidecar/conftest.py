@@ -1,0 +1,134 @@
+"""A memory service on a real SQLite file, with an embedder that needs no model."""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inferscale_sidecar.core import Tenant
+from inferscale_sidecar.index import FlatIndex
+from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.memory import MemoryService
+from inferscale_sidecar.service.recall import RecallService
+from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.store import SqlStore, sqlite_url
+
+DIM = 32
+FINGERPRINT = "engine-1"
+
+
+class HashEmbedder:
+    """A bag of words, each word a fixed direction: shared words mean a higher cosine."""
+
+    name = "hash"
+    dim = DIM
+
+    def __init__(self) -> None:
+        self.num_embedded = 0
+
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.num_embedded += len(texts)
+        return np.stack([self._one(text) for text in texts]) if texts else np.empty((0, DIM))
+
+    async def close(self) -> None: ...
+
+    def _one(self, text: str) -> np.ndarray:
+        total = np.zeros(DIM)
+        for word in text.casefold().split() or [text]:
+            seed = hashlib.sha256(word.encode()).digest()[:8]
+            total += np.random.default_rng(int.from_bytes(seed)).normal(size=DIM)
+        return (total / np.linalg.norm(total)).astype(np.float32)
+
+
+class Clock:
+    """A clock that moves when it is told to, and a little with each look."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+    def advance(self, **delta: float) -> None:
+        self.now += timedelta(**delta)
+
+
+class ListFrame:
+    """The simplest block."""
+
+    def render(self, items: Sequence[str]) -> str:
+        return "".join(f"- {item}\n" for item in items)
+
+
+@dataclass
+class World:
+    """All services of one sidecar, and two tenants."""
+
+    store: SqlStore
+    embedder: HashEmbedder
+    metrics: Metrics
+    clock: Clock
+    memory: MemoryService
+    recall: RecallService
+    tenants: TenantService
+    tenant: Tenant
+    other: Tenant
+    writes: list[None]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    return sqlite_url(tmp_path / "memory.db")
+
+
+@pytest.fixture
+async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlStore]:
+    store = SqlStore(database_url, clock=clock)
+    await store.start()
+    yield store
+    assert await store.check_integrity() == []
+    await store.close()
+
+
+@pytest.fixture
+def create_world(store: SqlStore, clock: Clock) -> Callable[[Tenant, Tenant], World]:
+    def create(tenant: Tenant, other: Tenant) -> World:
+        embedder, metrics, writes = HashEmbedder(), Metrics("test"), []
+        searcher = Searcher(
+            store, embedder, metrics, create_index=FlatIndex, fingerprint=lambda: FINGERPRINT
+        )
+        memory = MemoryService(
+            store,
+            embedder,
+            searcher,
+            metrics,
+            on_write=lambda: writes.append(None),
+            fingerprint=lambda: FINGERPRINT,
+        )
+        recall = RecallService(
+            store, searcher, ListFrame(), metrics, fingerprint=lambda: FINGERPRINT, clock=clock
+        )
+        tenants = TenantService(store, metrics)
+        return World(
+            store, embedder, metrics, clock, memory, recall, tenants, tenant, other, writes
+        )
+
+    return create
+
+
+@pytest.fixture
+async def world(store: SqlStore, create_world: Callable[[Tenant, Tenant], World]) -> World:
+    tenant = await store.get_tenant("default")
+    assert tenant is not None
+    return create_world(tenant, await store.create_tenant("other"))
