@@ -14,6 +14,7 @@ from inferscale_kernels.ops.inject import cpu, empty_kv, reference
 from inferscale_kernels.segments import segment_table
 
 from .builders import GEOMETRIES, Geometry, shuffled_segments
+from .strategies import tables
 
 by_name = pytest.mark.parametrize("model", GEOMETRIES, ids=lambda model: model.name)
 dtypes = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -77,18 +78,6 @@ def test_items_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"items|item|target"):
             cpu.rotate_items_into(list(items), segment_table(table), model.rope(), out)
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> list[tuple[int, int, int, int]]:
-    """Any valid table over 24 staged tokens and 30 target rows."""
-    rows, target = [], draw(st.integers(0, 4))
-    while target < 26 and len(rows) < 6:
-        count = draw(st.integers(1, min(8, 30 - target)))
-        source = draw(st.integers(0, 24 - count))
-        rows.append((source, count, draw(st.integers(-(2**17), 2**17)), target))
-        target += count + draw(st.integers(0, 3))
-    return draw(st.permutations(rows))
 
 
 @given(rows=tables(), which=st.integers(0, len(GEOMETRIES) - 1))

@@ -6,6 +6,8 @@ Invariant: reads each cached byte once and writes each stored byte once; bit-equ
 
 from __future__ import annotations
 
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -79,23 +81,31 @@ def extract(caches: CacheTable, slots: Tensor, out: Tensor) -> Tensor:
         )
     if shape.tokens == 0:
         return out
-    d_p = triton.next_power_of_2(shape.head_dim)
-    rows = max(CHANNELS_PER_PROGRAM // d_p, triton.next_power_of_2(shape.heads))
-    grid = (triton.cdiv(shape.tokens, rows // shape.heads), shape.layers)
+    constants = extract_constants(
+        *(shape.layers, shape.heads, shape.head_dim, shape.has_values), caches.is_fp8
+    )
+    grid = (triton.cdiv(shape.tokens, constants["ROWS"] // shape.heads), shape.layers)
     extract_kernel[grid](
         out,
         slots.to(out.device, non_blocking=True),
         caches.pointers,
         caches.scale_table,
         slots.shape[-1],
-        L=shape.layers,
-        H=shape.heads,
-        D=shape.head_dim,
-        HAS_V=shape.has_values,
-        FP8=caches.is_fp8,
+        **constants,
         ALIGN=caches.alignment,
-        ROWS=rows,
-        D_P=d_p,
         num_warps=4,
+        enable_fp_fusion=False,
     )
     return out
+
+
+def extract_constants(
+    layers: int, heads: int, head_dim: int, has_values: bool, is_fp8: bool
+) -> dict[str, Any]:
+    """Compile-time constants for one model, but for the caches' alignment."""
+    d_p = triton.next_power_of_2(head_dim)
+    return {
+        **{"L": layers, "H": heads, "D": head_dim, "HAS_V": has_values, "FP8": is_fp8},
+        "ROWS": max(CHANNELS_PER_PROGRAM // d_p, triton.next_power_of_2(heads)),
+        "D_P": d_p,
+    }

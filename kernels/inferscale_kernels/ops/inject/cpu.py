@@ -19,7 +19,7 @@ from numba import njit
 from torch import Tensor
 
 from inferscale_kernels.layout import ItemShape, item_shape
-from inferscale_kernels.ops.inject.reference import Buffer, RotatedKV, check_items
+from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, check_items
 from inferscale_kernels.ops.inject.simd import copy_bytes, turn_pairs
 from inferscale_kernels.rope import NOPE, RopeTable
 from inferscale_kernels.segments import check_segments

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from inferscale_kernels.ops.inject import reference
-from inferscale_kernels.ops.inject.reference import Buffer, RotatedKV, empty_kv
+from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, empty_kv
 from inferscale_kernels.ops.quantize.reference import ItemCodec
 from inferscale_kernels.rope import RopeTable
 from inferscale_kernels.segments import segment_table, target_tokens

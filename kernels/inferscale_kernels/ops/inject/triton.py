@@ -1,8 +1,8 @@
 """Inject as one Triton launch per step: all segments of all requests, all layers.
 
 Owns: the kernel and its launcher. Does not own: the meaning (reference.py).
-Invariant: reads each stored byte once and writes each cached byte once; equal to the reference
-within one rounding of the cache's dtype, and bit-equal where the reference copies.
+Invariant: reads each stored byte once, writes each cached byte once, and is bit-equal to the
+reference.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from inferscale_kernels.ops.tiles import cached_rows, round_to, to_fp8_bits
 from inferscale_kernels.rope import RopeTable
 from inferscale_kernels.segments import check_segments
 
-PAIRS_PER_PROGRAM = 2048
-"""16 per thread at 4 warps: two 16-byte loads in flight per thread, and no spills (see README)."""
+CHANNELS_PER_PROGRAM = 2048
+"""16 per thread at 4 warps: two 16-byte loads of each plane in flight per thread."""
 
 
 @triton.jit
-def _put(p_dst, value, m, scale, FP8: tl.constexpr):
+def put(p_dst, value, m, scale, FP8: tl.constexpr):
     """Store values of the items' dtype, through fp8 if the cache is."""
     if FP8:
         tl.store(p_dst, to_fp8_bits(value.to(tl.float32), scale), mask=m)
@@ -42,13 +42,13 @@ def _copy_channels(
     """Copy WIDTH channels of every row."""
     o_c = tl.arange(0, PADDED)
     m = m_row[:, None] & (o_c < WIDTH)[None, :]
-    _put(
+    put(
         p_dst[:, None] + o_c[None, :], tl.load(p_src[:, None] + o_c[None, :], mask=m), m, scale, FP8
     )
 
 
 @triton.jit
-def _turn(a, b, cos, sin, moved):
+def turn(a, b, cos, sin, moved):
     """Rotate pairs in fp32, round once; unmoved pairs keep their bits."""
     x, y = a.to(tl.float32), b.to(tl.float32)
     turned_a = round_to(x * cos - y * sin, a.dtype)
@@ -79,17 +79,17 @@ def _turn_channels(
         o_pair = o_h[None, :]
         a = tl.load(p_src[:, None] + o_pair, mask=m)
         b = tl.load(p_src[:, None] + HALF + o_pair, mask=m)
-        a, b = _turn(a, b, cos, sin, moved)
-        _put(p_dst[:, None] + o_pair, a, m, scale, FP8)
-        _put(p_dst[:, None] + HALF + o_pair, b, m, scale, FP8)
+        a, b = turn(a, b, cos, sin, moved)
+        put(p_dst[:, None] + o_pair, a, m, scale, FP8)
+        put(p_dst[:, None] + HALF + o_pair, b, m, scale, FP8)
     else:
         o_c = tl.arange(0, 2 * PADDED)
         m = m_row[:, None] & (o_c < 2 * HALF)[None, :]
         both = tl.load(p_src[:, None] + o_c[None, :], mask=m)
         a, b = tl.split(tl.reshape(both, (both.shape[0], PADDED, 2)))
-        a, b = _turn(a, b, cos, sin, moved)
+        a, b = turn(a, b, cos, sin, moved)
         both = tl.reshape(tl.join(a, b), (both.shape[0], 2 * PADDED))
-        _put(p_dst[:, None] + o_c[None, :], both, m, scale, FP8)
+        put(p_dst[:, None] + o_c[None, :], both, m, scale, FP8)
 
 
 @triton.jit
@@ -149,7 +149,7 @@ def inject_kernel(
 def inject(
     staging: Tensor, segments: Tensor, slots: Tensor, rope: RopeTable, caches: CacheTable
 ) -> None:
-    """`reference.inject`, asynchronously on the device of the caches.
+    """`reference.inject` without a codec, asynchronously on the device of the caches.
 
     `segments` belongs on the CPU, where it is validated and cut into tiles.
     """
@@ -175,6 +175,7 @@ def inject(
         **constants,
         ALIGN=caches.alignment,
         num_warps=4,
+        enable_fp_fusion=False,  # so that products round as the reference's do
     )
 
 
@@ -193,15 +194,16 @@ def kernel_constants(
             f"rotated channels start at {offset} of {head_dim}: the Triton kernel needs them first "
             "or last; use the reference op for this model"
         )
-    half_p = triton.next_power_of_2(half)
+    half_p, d_p = triton.next_power_of_2(half), triton.next_power_of_2(head_dim)
     return {
         **{"L": layers, "H": heads, "D": head_dim, "HAS_V": has_values},
         **{"HALF": half, "OFFSET": offset, "FREQS": rope.inv_freq.shape[0]},
         **{"IS_NEOX": rope.is_neox, "FP8": is_fp8},
-        "ROWS": max(PAIRS_PER_PROGRAM // half_p // 2, triton.next_power_of_2(heads)),
+        # At least 4 rows: a lone row of an odd head size would leave threads without channels.
+        "ROWS": max(CHANNELS_PER_PROGRAM // d_p, triton.next_power_of_2(heads), 4),
         "HALF_P": half_p,
         "REST_P": triton.next_power_of_2(rest) if rest else 0,
-        "D_P": triton.next_power_of_2(head_dim),
+        "D_P": d_p,
     }
 
 
