@@ -7,7 +7,6 @@ from inferscale_sidecar.config.schema import (
     EmbedConfig,
     EngineConfig,
     InjectConfig,
-    RecallConfig,
     ServerConfig,
     StoreConfig,
 )
@@ -18,7 +17,6 @@ __all__ = [
     "EmbedConfig",
     "EngineConfig",
     "InjectConfig",
-    "RecallConfig",
     "ServerConfig",
     "StoreConfig",
     "env_name",

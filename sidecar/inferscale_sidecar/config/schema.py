@@ -53,8 +53,8 @@ class ServerConfig(_Section):
 class AuthConfig(_Section):
     """Who may call."""
 
-    required: bool | None = None
-    """Whether calls need an API key. Unset: only if `server.host` is not a loopback address."""
+    mode: Literal["auto", "required"] = "auto"
+    """auto: programs on this machine need no API key until the first key is made."""
 
 
 class StoreConfig(_Section):
@@ -117,15 +117,6 @@ class InjectConfig(_Section):
     """Most new items in one build request."""
 
 
-class RecallConfig(_Section):
-    """What a recall returns when the caller does not say."""
-
-    k: int = Field(default=20, ge=0, le=1000)
-    """Items."""
-    ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
-    """Life of a handle in seconds."""
-
-
 class Config(_Section):
     """All settings. `home` holds what must not be lost, `cache` what can be made again."""
 
@@ -137,7 +128,6 @@ class Config(_Section):
     embed: EmbedConfig = EmbedConfig()
     engine: EngineConfig = EngineConfig()
     inject: InjectConfig = InjectConfig()
-    recall: RecallConfig = RecallConfig()
 
     @field_validator("home", "cache")
     @classmethod
@@ -159,10 +149,3 @@ class Config(_Section):
     def models_dir(self) -> Path:
         """Where prepared models are cached."""
         return self.cache / "models"
-
-    @property
-    def auth_required(self) -> bool:
-        """Whether calls need a key; on loopback they do not unless asked for."""
-        if self.auth.required is not None:
-            return self.auth.required
-        return self.server.host not in ("127.0.0.1", "::1", "localhost")

@@ -61,11 +61,16 @@ class HealthBoard:
         Raises:
             EngineUnavailable: it was given up or stopped; the message says why.
         """
-        while self._health.state != "ready":
-            if self._health.state in ("failed", "stopped"):
-                raise EngineUnavailable(f"the engine did not start: {self._health.reason}")
+        health = await self.wait_for("ready", "failed", "stopped")
+        if health.state != "ready":
+            raise EngineUnavailable(f"the engine did not start: {health.reason}")
+
+    async def wait_for(self, *states: EngineState) -> EngineHealth:
+        """Return when the engine is in one of these states."""
+        while self._health.state not in states:
             self._changed.clear()
             await self._changed.wait()
+        return self._health
 
     def begin_drain(self) -> None:
         """Take no new work: the state says so from now on; running requests go on."""

@@ -57,8 +57,8 @@ def test_wrong_values_say_what_and_where(
 
 
 def test_all_wrong_values_are_named_at_once(home: dict[str, str]) -> None:
-    env = home | {"INFERSCALE_SERVER_PORT": "x", "INFERSCALE_RECALL_K": "y"}
-    with pytest.raises(ConfigError, match=r"server\.port.*recall\.k"):
+    env = home | {"INFERSCALE_SERVER_PORT": "x", "INFERSCALE_INJECT_WINDOW_ITEMS": "y"}
+    with pytest.raises(ConfigError, match=r"server\.port.*inject\.window_items"):
         load(env=env)
 
 
@@ -113,22 +113,6 @@ def test_sizes(home: dict[str, str], text: str, size: int) -> None:
 def test_engine_arguments_are_split_like_a_shell(home: dict[str, str]) -> None:
     env = home | {"INFERSCALE_ENGINE_ARGS": "--a 'b c'"}
     assert load(env=env).engine.args == ("--a", "b c")
-
-
-@pytest.mark.parametrize(
-    ("host", "given", "required"),
-    [
-        ("127.0.0.1", None, False),
-        ("0.0.0.0", None, True),
-        ("127.0.0.1", True, True),
-        ("0.0.0.0", False, False),
-    ],
-)
-def test_keys_are_required_off_loopback(
-    home: dict[str, str], host: str, given: bool | None, required: bool
-) -> None:
-    config = load({"server.host": host, "auth.required": given}, env=home)
-    assert config.auth_required is required
 
 
 def test_settings_cannot_change(home: dict[str, str]) -> None:

@@ -1,0 +1,217 @@
+"""The commands and their flags. Thin: each parses, then calls a function of a sibling module.
+
+Owns names, help texts and the way from an exception to an exit code. Imports nothing heavy.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from inferscale_sidecar.cli.output import INTERRUPTED, OK, USAGE, Output
+from inferscale_sidecar.errors import ConfigError, SidecarError
+
+app = typer.Typer(
+    name="inferscale-sidecar",
+    help="Long-term memory beside vLLM: the memory is injected as KV, not read again.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+keys = typer.Typer(help="API keys, straight in the database.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="TOML file with settings.", metavar="FILE")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Any setting, e.g. --set inject.window_items=20.", metavar="KEY=VALUE"
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Model for vLLM; the demo model on a machine without a GPU."),
+]
+EngineUrl = Annotated[
+    str | None, typer.Option("--engine-url", help="Attach to this vLLM instead of starting one.")
+]
+Host = Annotated[str | None, typer.Option(help="Address to bind.")]
+Port = Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")]
+Url = Annotated[
+    str | None, typer.Option(help="The running sidecar; by default as the settings say.")
+]
+ApiKey = Annotated[
+    str | None, typer.Option("--api-key", envvar="INFERSCALE_API_KEY", help="API key.")
+]
+TenantName = Annotated[str, typer.Option("--tenant", help="Name of the tenant.")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT…]")]
+
+
+def _load(config: Path | None, sets: list[str] | None, **flags: Any) -> Any:
+    """Settings from all sources; `flags` are spelled with `__` for the dot."""
+    from inferscale_sidecar.config import load
+
+    given = {name.replace("__", "."): value for name, value in flags.items()}
+    for item in sets or ():
+        key, found, value = item.partition("=")
+        if not found:
+            raise ConfigError(
+                f"--set {item!r} is not KEY=VALUE; for example --set inject.window_items=20"
+            )
+        given[key] = value
+    return load(given, file=config)
+
+
+@app.command()
+def start(
+    arguments: Words = None,
+    model: Model = None,
+    engine_url: EngineUrl = None,
+    host: Host = None,
+    port: Port = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Start the sidecar and its vLLM; words after -- go to vLLM. Ends on Ctrl-C or SIGTERM."""
+    from inferscale_sidecar.cli.start import start_sidecar
+
+    settings = _load(
+        config,
+        sets,
+        engine__model=model,
+        engine__url=engine_url,
+        engine__args=tuple(arguments) if arguments else None,
+        server__host=host,
+        server__port=port,
+    )
+    raise typer.Exit(start_sidecar(settings, Output(as_json=as_json)))
+
+
+@app.command("run")
+def run_command(
+    command: Words = None,
+    model: Model = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+) -> None:
+    """Start a sidecar, run the command after --, stop it; its exit code is the command's.
+
+    The command finds the sidecar in INFERSCALE_BASE_URL. The port is a free one.
+    """
+    from inferscale_sidecar.cli.start import run_with_sidecar
+
+    if not command:
+        raise ConfigError("no command to run; write it after --, e.g. run -- python agent.py")
+    settings = _load(config, sets, engine__model=model, server__port=0)
+    raise typer.Exit(run_with_sidecar(settings, Output(), command))
+
+
+@app.command()
+def status(
+    url: Url = None,
+    api_key: ApiKey = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a running sidecar how it is."""
+    from inferscale_sidecar.cli.remote import show_status
+
+    raise typer.Exit(show_status(_load(config, None), url, api_key, Output(as_json=as_json)))
+
+
+@app.command()
+def doctor(
+    url: Url = None,
+    api_key: ApiKey = None,
+    strict: Annotated[bool, typer.Option("--strict", help="A warning fails, too.")] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Check what is installed, what the engine can do, and what would be declined and why."""
+    from inferscale_sidecar.cli.doctor import examine
+
+    output = Output(as_json=as_json)
+    raise typer.Exit(examine(lambda: _load(config, sets), url, api_key, output, strict=strict))
+
+
+@app.command()
+def version(as_json: Json = False) -> None:
+    """Versions of InferScale, Python and vLLM."""
+    from inferscale_sidecar.cli.versions import versions
+
+    found = versions()
+    text = "\n".join(f"{name:<12} {value or 'not installed'}" for name, value in found.items())
+    Output(as_json=as_json).data(found, text)
+
+
+@keys.command("create")
+def keys_create(
+    name: Annotated[str, typer.Argument(help="What the key is for.")],
+    tenant: TenantName = "default",
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read, write or admin; read and write by default.")
+    ] = None,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key. It is shown once, only its digest is kept."""
+    from inferscale_sidecar.cli.keys import create_key
+
+    settings = _load(config, sets)
+    raise typer.Exit(
+        create_key(settings, Output(as_json=as_json), tenant, name, scope or ["read", "write"])
+    )
+
+
+@keys.command("list")
+def keys_list(
+    tenant: TenantName = "default",
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """List a tenant's keys, revoked ones too."""
+    from inferscale_sidecar.cli.keys import list_keys
+
+    raise typer.Exit(list_keys(_load(config, sets), Output(as_json=as_json), tenant))
+
+
+@keys.command("revoke")
+def keys_revoke(
+    key_id: Annotated[str, typer.Argument(help="The key's id, as `keys list` shows it.")],
+    tenant: TenantName = "default",
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Revoke a key, at once and for good."""
+    from inferscale_sidecar.cli.keys import revoke_key
+
+    raise typer.Exit(revoke_key(_load(config, sets), Output(as_json=as_json), tenant, key_id))
+
+
+def run(argv: list[str]) -> int:
+    """Parse and run; the exit code. Knows every expected exception, lets the others through."""
+    ours = argv[: argv.index("--")] if "--" in argv else argv
+    output = Output(as_json="--json" in ours)
+    try:
+        code = app(argv, prog_name="inferscale-sidecar", standalone_mode=False)
+    except SidecarError as error:
+        return output.error(error)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("stopped\n")
+        return INTERRUPTED
+    except Exception as error:
+        # Typer's usage errors have no public base class; they all carry these two.
+        if not hasattr(error, "format_message") or not hasattr(error, "exit_code"):
+            raise
+        hint = "see `inferscale-sidecar --help`"
+        return output.problem("usage", f"{error.format_message().rstrip('.')}; {hint}", USAGE)
+    return code if isinstance(code, int) else OK

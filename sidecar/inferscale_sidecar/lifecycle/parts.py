@@ -1,0 +1,136 @@
+"""Puts a sidecar together: which object gets which. No logic, no order of starting (`serve`)."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+
+from inferscale._version import __version__
+from inferscale_sidecar.api.app import create_app
+from inferscale_sidecar.api.auth import writing_tenant
+from inferscale_sidecar.api.routes.chat import chat_router
+from inferscale_sidecar.api.routes.health import Readiness
+from inferscale_sidecar.api.routes.passthrough import passthrough_router
+from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
+from inferscale_sidecar.build.queue import BuildQueue
+from inferscale_sidecar.build.window import WindowLimits
+from inferscale_sidecar.compose.frame import MemoryFrame
+from inferscale_sidecar.compose.head import ListTokenizer
+from inferscale_sidecar.config import Config
+from inferscale_sidecar.embed import Embedder
+from inferscale_sidecar.engine.base import Engine
+from inferscale_sidecar.engine.tokenizer import ChatTokenizer
+from inferscale_sidecar.errors import EngineUnavailable, Unsupported
+from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.chat import ChatService
+from inferscale_sidecar.service.chat_metrics import MetricsRecorder
+from inferscale_sidecar.service.memory import MemoryService
+from inferscale_sidecar.service.recall import RecallService
+from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.store import MemoryStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Builder:
+    """What turns memories into KV. There is none if injection is off or impossible."""
+
+    tokenizer: ChatTokenizer
+    lists: ListTokenizer
+    queue: BuildQueue
+    warmer: PrefixWarmer
+
+
+@dataclass(frozen=True)
+class Services:
+    """What answers requests."""
+
+    memory: MemoryService
+    recall: RecallService
+    tenants: TenantService
+    chat: ChatService
+    metrics: Metrics
+
+
+def make_builder(
+    config: Config, store: MemoryStore, engine: Engine, load: Callable[[], ChatTokenizer]
+) -> Builder | None:
+    """The builder; None with a warning if this model's memory can only be served as text.
+
+    Args:
+        load: loads the model's tokenizer; takes seconds, so call this in a thread.
+    """
+    if not config.inject.enabled:
+        return None
+    try:
+        tokenizer = load()
+    except Unsupported as error:
+        log.warning("%s", error)
+        return None
+    lists = ListTokenizer.for_model(tokenizer)
+    warmer = PrefixWarmer(engine)
+    limits = WindowLimits(items=config.inject.window_items, context=config.inject.previous_items)
+    queue = BuildQueue(store, engine, lists, limits=limits, on_connect=warmer.clear)
+    return Builder(tokenizer, lists, queue, warmer)
+
+
+def make_services(
+    config: Config, store: MemoryStore, embedder: Embedder, engine: Engine, builder: Builder | None
+) -> Services:
+    """The use cases over their ports."""
+    metrics = Metrics(__version__)
+
+    def fingerprint() -> str | None:
+        try:
+            return engine.fingerprint
+        except EngineUnavailable:
+            return None
+
+    def is_kv_off() -> bool:
+        return builder is None
+
+    searcher = Searcher(store, embedder, metrics, fingerprint=fingerprint)
+    memory = MemoryService(
+        store,
+        embedder,
+        searcher,
+        metrics,
+        on_write=builder.queue.notify if builder else lambda: None,
+        fingerprint=fingerprint,
+        is_kv_off=is_kv_off,
+    )
+    frame = builder.lists.frame if builder else MemoryFrame()
+    recall = RecallService(
+        store, searcher, frame, metrics, fingerprint=fingerprint, is_kv_off=is_kv_off
+    )
+    chat = ChatService(
+        engine,
+        recall,
+        store,
+        frame,
+        recorder=MetricsRecorder(metrics, lambda: engine.model),
+        placement=builder.lists.placement if builder else "system",
+        finder=PrefixFinder(engine, builder.lists) if builder else None,
+        warmer=builder.warmer if builder else None,
+        suspects=builder.queue if builder else None,
+    )
+    tenants = TenantService(store, metrics, auth=config.auth.mode)
+    return Services(memory, recall, tenants, chat, metrics)
+
+
+def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAPI:
+    """The ASGI application with all routes; what no route takes goes to vLLM."""
+    return create_app(
+        memory=services.memory,
+        recall=services.recall,
+        tenants=services.tenants,
+        metrics=services.metrics,
+        readiness=readiness,
+        extra_routers=(
+            chat_router(services.chat, engine, writing_tenant),
+            passthrough_router(engine, writing_tenant),
+        ),
+    )

@@ -1,0 +1,176 @@
+"""Starts a sidecar, serves until told to stop, and takes everything down in order.
+
+Owns order. Stopping: no new work, running requests end, builds, store, engine.
+Invariant: whatever fails and wherever, what was started is stopped, and no engine is left behind.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from inferscale_sidecar.config import Config
+from inferscale_sidecar.embed import Embedder, SentenceTransformerEmbedder
+from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_device
+from inferscale_sidecar.engine.tokenizer import ChatTokenizer
+from inferscale_sidecar.lifecycle.host import EngineHost, attach, supervise
+from inferscale_sidecar.lifecycle.http import StopSignal, bind, serving
+from inferscale_sidecar.lifecycle.parts import Builder, make_app, make_builder, make_services
+from inferscale_sidecar.lifecycle.watch import EngineWatch
+from inferscale_sidecar.store import MemoryStore, SqlStore
+
+Detail = Callable[[str], None]
+Stage = Callable[[str], AbstractContextManager[Detail]]
+"""Opens a named stage of starting; what it yields takes details such as a percentage."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A sidecar that serves. `injection` is `on` or `off`."""
+
+    url: str
+    engine_url: str
+    model: str
+    injection: str
+
+
+OnReady = Callable[[Running], Awaitable[int | None]]
+
+
+async def serve(config: Config, stage: Stage, on_ready: OnReady) -> int:
+    """Run a sidecar.
+
+    Args:
+        config: all settings.
+        stage: told about each step of starting.
+        on_ready: called once requests can be answered. If it returns a number the sidecar stops,
+            else it serves until SIGINT or SIGTERM.
+
+    Returns:
+        The exit code: what `on_ready` returned, 130 after SIGINT, else 0.
+
+    Raises:
+        ConfigError, EngineUnavailable: it could not start.
+    """
+    stop = StopSignal()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(stop.installed())
+        work = asyncio.ensure_future(_run(config, stage, on_ready, stack))
+        asked = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, asked):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work})
+        if work.cancelled():
+            return 130 if asked.result() == signal.SIGINT else 0
+        return work.result()
+
+
+async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExitStack) -> int:
+    listener = bind(config.server.host, config.server.port)
+    stack.callback(listener.close)
+    with stage("model") as detail:
+        model = None if config.engine.url else await _model(config, detail)
+    host = supervise(config, model) if model else attach(config)
+    await stack.enter_async_context(_engine(host))
+    with stage("memory"):
+        store = await stack.enter_async_context(_store(config))
+        embedder = await stack.enter_async_context(_embedder(config, store))
+    path = model.path if model else await _attached_model(host)
+    builder = await asyncio.to_thread(
+        make_builder, config, store, host.client, lambda: ChatTokenizer.load(path)
+    )
+    services = make_services(config, store, embedder, host.client, builder)
+    watch = EngineWatch(host, builder, services.metrics)
+    await stack.enter_async_context(_building(builder))
+    app = make_app(services, host.client, watch.readiness)
+    drain_s, on_drain = config.server.drain_timeout_s, host.board.begin_drain
+    await stack.enter_async_context(serving(app, listener, drain_s=drain_s, on_drain=on_drain))
+    with stage("engine"):
+        await host.board.wait_ready()
+    with stage("self-test"):
+        await watch.engine_came_up()
+    await stack.enter_async_context(_background(watch))
+    url = f"http://{config.server.host}:{listener.getsockname()[1]}"
+    injection = watch.readiness().parts.get("injection", "off")
+    code = await on_ready(Running(url, host.client.base_url, host.client.model, injection))
+    if code is None:
+        await asyncio.Event().wait()
+    return code or 0
+
+
+async def _model(config: Config, detail: Detail) -> ServedModel:
+    loop = asyncio.get_running_loop()
+
+    def progress(stage: str, share: float) -> None:
+        loop.call_soon_threadsafe(detail, f"{stage} ({share:.0%})")
+
+    return await asyncio.to_thread(choose_model, config, detect_device(), progress)
+
+
+async def _attached_model(host: EngineHost) -> str:
+    await host.board.wait_ready()
+    return str((await host.client.status())["model"])
+
+
+@asynccontextmanager
+async def _engine(host: EngineHost) -> AsyncIterator[None]:
+    try:
+        await host.board.start()
+        yield
+    finally:
+        await host.client.aclose()
+        await host.board.stop()
+
+
+@asynccontextmanager
+async def _store(config: Config) -> AsyncIterator[MemoryStore]:
+    config.home.mkdir(parents=True, exist_ok=True)
+    store = SqlStore(config.store_url)
+    try:
+        await store.start()
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _embedder(config: Config, store: MemoryStore) -> AsyncIterator[Embedder]:
+    embedder = await asyncio.to_thread(_load_embedder, config)
+    try:
+        await store.bind_embedder(embedder.name, embedder.dim)
+        yield embedder
+    finally:
+        await embedder.close()
+
+
+def _load_embedder(config: Config) -> SentenceTransformerEmbedder:
+    from transformers.utils import logging  # seconds to import, so not before it is needed
+
+    logging.disable_progress_bar()  # it would be drawn over our stages
+    return SentenceTransformerEmbedder.load(config.embed.model, device=config.embed.device)
+
+
+@asynccontextmanager
+async def _building(builder: Builder | None) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        if builder is not None:
+            await builder.queue.stop()
+            await builder.warmer.stop()
+
+
+@asynccontextmanager
+async def _background(watch: EngineWatch) -> AsyncIterator[None]:
+    task = asyncio.create_task(watch.run(), name="engine-watch")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
