@@ -126,7 +126,6 @@ class RelayResponse(Response):
     ) -> None:
         self.status_code = upstream.status
         self.background = None
-        self.body = b""
         self.init_headers(headers)
         self._upstream, self._on_end = upstream, on_end
         self._first: float | None = None
