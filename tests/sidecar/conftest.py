@@ -1,12 +1,10 @@
 """A memory service on a real SQLite file, with an embedder that needs no model."""
 
-import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from inferscale_sidecar.core import Tenant
@@ -18,31 +16,9 @@ from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
-DIM = 32
+from .service.fakes import HashEmbedder, ListFrame
+
 FINGERPRINT = "engine-1"
-
-
-class HashEmbedder:
-    """A bag of words, each word a fixed direction: shared words mean a higher cosine."""
-
-    name = "hash"
-    dim = DIM
-
-    def __init__(self) -> None:
-        self.num_embedded = 0
-
-    async def embed(self, texts: Sequence[str]) -> np.ndarray:
-        self.num_embedded += len(texts)
-        return np.stack([self._one(text) for text in texts]) if texts else np.empty((0, DIM))
-
-    async def close(self) -> None: ...
-
-    def _one(self, text: str) -> np.ndarray:
-        total = np.zeros(DIM)
-        for word in text.casefold().split() or [text]:
-            seed = hashlib.sha256(word.encode()).digest()[:8]
-            total += np.random.default_rng(int.from_bytes(seed)).normal(size=DIM)
-        return (total / np.linalg.norm(total)).astype(np.float32)
 
 
 class Clock:
@@ -57,13 +33,6 @@ class Clock:
 
     def advance(self, **delta: float) -> None:
         self.now += timedelta(**delta)
-
-
-class ListFrame:
-    """The simplest block."""
-
-    def render(self, items: Sequence[str]) -> str:
-        return "".join(f"- {item}\n" for item in items)
 
 
 @dataclass

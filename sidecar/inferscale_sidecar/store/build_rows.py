@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import BuildItem
+from inferscale_sidecar.core import BuildItem, KvItem
 from inferscale_sidecar.store.rows import batched
 from inferscale_sidecar.store.schema import builds, memories
 
@@ -50,14 +50,12 @@ async def put(
             await conn.execute(insert(builds).values(row | values | first))
 
 
-async def clear(conn: AsyncConnection, fingerprint: str, memory_id: str, version: int) -> None:
-    """The build of this version is done."""
+async def clear(conn: AsyncConnection, items: Sequence[KvItem]) -> None:
+    """The builds of these versions are done."""
+    names = ("memory_id", "version", "fingerprint")
     await conn.execute(
-        delete(builds).where(
-            builds.c.memory_id == memory_id,
-            builds.c.version == version,
-            builds.c.fingerprint == fingerprint,
-        )
+        delete(builds).where(*(builds.c[name] == bindparam(f"its_{name}") for name in names)),
+        [{f"its_{name}": getattr(item, name) for name in names} for item in items],
     )
 
 

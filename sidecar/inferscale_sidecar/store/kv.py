@@ -65,27 +65,34 @@ class SqlKv:
                 conn, {i for item in items for i in (item.memory_id, *item.context_ids)}
             )
             good = [item for item in items if _is_current(item, live)]
-            for item in good:
-                await self._put(conn, item)
+            if good:
+                await self._put(conn, good)
             stale = [item for item in items if not _is_current(item, live)]
             # A key that a live item shares must stay in the bank.
             return [item for item in stale if not await _is_used(conn, item)]
 
-    async def _put(self, conn: AsyncConnection, item: KvItem) -> None:
-        same = (kv_items.c.memory_id == item.memory_id) & (kv_items.c.version == item.version)
-        here = kv_items.c.fingerprint == item.fingerprint
-        await queue_purges(conn, same & here & (kv_items.c.key != item.key), self._clock())
-        await conn.execute(delete(kv_items).where(same, here))
-        row = {c.name: getattr(item, c.name) for c in kv_items.c if c.name != "id"}
-        added = await conn.execute(insert(kv_items).values(row).returning(kv_items.c.id))
-        number = added.scalar_one()
+    async def _put(self, conn: AsyncConnection, items: Sequence[KvItem]) -> None:
+        await self._drop_earlier(conn, items)
+        rows = [{c.name: getattr(i, c.name) for c in kv_items.c if c.name != "id"} for i in items]
+        added = insert(kv_items).returning(kv_items.c.id, sort_by_parameter_order=True)
+        numbers = (await conn.scalars(added, rows)).all()
         contexts = [
             {"kv_item_id": number, "memory_id": memory_id}
+            for number, item in zip(numbers, items, strict=True)
             for memory_id in dict.fromkeys(item.context_ids)
         ]
         if contexts:
             await conn.execute(insert(kv_item_contexts), contexts)
-        await build_rows.clear(conn, item.fingerprint, item.memory_id, item.version)
+        await build_rows.clear(conn, items)
+
+    async def _drop_earlier(self, conn: AsyncConnection, items: Sequence[KvItem]) -> None:
+        """The KV that these memories have on the same engine already; its key is to be purged."""
+        wanted = {(item.memory_id, item.fingerprint) for item in items}
+        for some in batched(sorted({memory_id for memory_id, _ in wanted})):
+            found = await conn.execute(select(kv_items).where(kv_items.c.memory_id.in_(some)))
+            doomed = [row.id for row in found if (row.memory_id, row.fingerprint) in wanted]
+            if doomed:
+                await queue_purges(conn, kv_items.c.id.in_(doomed), self._clock())
 
     async def previous_items(
         self, tenant_id: str, owner: str, *, before: BuildItem, limit: int

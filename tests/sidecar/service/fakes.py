@@ -1,0 +1,38 @@
+"""Stand-ins that need no model: an embedder and a frame."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+DIM = 32
+
+
+class HashEmbedder:
+    """A bag of words, each word a fixed direction: shared words mean a higher cosine."""
+
+    name = "hash"
+    dim = DIM
+
+    def __init__(self) -> None:
+        self.num_embedded = 0
+
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.num_embedded += len(texts)
+        return np.stack([self._one(text) for text in texts]) if texts else np.empty((0, DIM))
+
+    async def close(self) -> None: ...
+
+    def _one(self, text: str) -> np.ndarray:
+        total = np.zeros(DIM)
+        for word in text.casefold().split() or [text]:
+            seed = hashlib.sha256(word.encode()).digest()[:8]
+            total += np.random.default_rng(int.from_bytes(seed)).normal(size=DIM)
+        return (total / np.linalg.norm(total)).astype(np.float32)
+
+
+class ListFrame:
+    """The simplest block."""
+
+    def render(self, items: Sequence[str]) -> str:
+        return "".join(f"- {item}\n" for item in items)
