@@ -1,4 +1,4 @@
-"""What the builder needs of the store: the KV port and the tenants' salts."""
+"""What the builder needs of its neighbours: the store, and somewhere to count."""
 
 from typing import Protocol
 
@@ -10,3 +10,26 @@ class BuildStore(KvPort, Protocol):
     """Durable state of builds; every method is one transaction."""
 
     async def get_tenant(self, tenant_id: str) -> Tenant | None: ...
+
+
+class BuildRecorder(Protocol):
+    """Metrics of builds."""
+
+    def waiting(self, items: int) -> None:
+        """So many items have no KV yet (as far as the queue looks ahead)."""
+
+    def window(self, outcome: str) -> None:
+        """A build request ended: `ok` or `failed`."""
+
+    def injectable(self, seconds: float) -> None:
+        """An item can be injected, so long after the queue first saw it."""
+
+
+class Silent:
+    """A recorder that records nothing."""
+
+    def waiting(self, items: int) -> None: ...
+
+    def window(self, outcome: str) -> None: ...
+
+    def injectable(self, seconds: float) -> None: ...

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from inferscale_sidecar.build import bank
-from inferscale_sidecar.build.ports import BuildStore
+from inferscale_sidecar.build.ports import BuildRecorder, BuildStore, Silent
 from inferscale_sidecar.build.window import WindowLimits
 from inferscale_sidecar.build.window_job import ItemId, WindowJob
 from inferscale_sidecar.compose.head import ListTokenizer
@@ -51,6 +51,7 @@ class BuildQueue:
         limits: size of a build request; `tokens` is cut to half of the engine's context at connect.
         max_in_flight: how many windows are in the engine at once.
         on_connect: called after each (re)connect, e.g. to forget which prefixes the engine knew.
+        recorder: metrics.
         poll_s: how often it looks by itself.
     """
 
@@ -63,13 +64,15 @@ class BuildQueue:
         limits: WindowLimits | None = None,
         max_in_flight: int = 2,
         on_connect: Callable[[], None] = lambda: None,
+        recorder: BuildRecorder | None = None,
         poll_s: float = POLL_S,
     ) -> None:
         self._store, self._engine = store, engine
         self._max_in_flight, self._poll_s = max_in_flight, poll_s
         self._limits = self._connected_limits = limits or WindowLimits()
         self._on_connect = on_connect
-        self._job = WindowJob(store, engine, lists)
+        self._recorder = recorder or Silent()
+        self._job = WindowJob(store, engine, lists, self._recorder)
         self._fingerprint: str | None = None
         self._suspects: set[str] = set()
         self._in_flight: dict[asyncio.Task[None], frozenset[ItemId]] = {}
@@ -210,6 +213,8 @@ class BuildQueue:
         pending = await self._store.pending_builds(
             fingerprint, limit=len(busy) + max(_LOOK_AHEAD, self._connected_limits.items)
         )
+        self._recorder.waiting(len(pending))
+        self._job.saw(pending)
         working = {(i.tenant_id, i.owner) for i in pending if (i.memory_id, i.version) in busy}
         due = [i for i in pending if (i.memory_id, i.version) not in busy and self._job.is_due(i)]
         if not due:

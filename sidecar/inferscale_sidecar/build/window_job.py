@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inferscale_sidecar.build.ports import BuildStore
+from inferscale_sidecar.build.ports import BuildRecorder, BuildStore
 from inferscale_sidecar.build.send import send_build
 from inferscale_sidecar.build.window import BuildPrompt, Planned, WindowLimits, plan_window
 from inferscale_sidecar.compose.head import ListTokenizer
@@ -38,7 +38,7 @@ class WindowJob:
     """Runs windows. One instance per queue: it remembers which items have to wait.
 
     Args:
-        store, engine, lists: as in `BuildQueue`.
+        store, engine, lists, recorder: as in `BuildQueue`.
         clock: seconds, monotonic.
     """
 
@@ -47,11 +47,21 @@ class WindowJob:
         store: BuildStore,
         engine: Engine,
         lists: ListTokenizer,
+        recorder: BuildRecorder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._engine, self._lists, self._clock = store, engine, lists, clock
+        self._store, self._engine, self._lists = store, engine, lists
+        self._recorder, self._clock = recorder, clock
         self._waiting: dict[ItemId, tuple[float, float]] = {}  # not before, last delay
+        self._seen: dict[ItemId, float] = {}
         self.counts = Counts()
+
+    def saw(self, pending: Sequence[BuildItem]) -> None:
+        """These are pending now; what is remembered of others is dropped."""
+        now = self._clock()
+        names = [(item.memory_id, item.version) for item in pending]
+        self._seen = {name: self._seen.get(name, now) for name in names}
+        self._waiting = {n: self._waiting[n] for n in names if n in self._waiting}
 
     def is_due(self, item: BuildItem) -> bool:
         """Whether an item that failed has waited long enough."""
@@ -94,8 +104,10 @@ class WindowJob:
                 self._engine, prompt.ids, tag=tenant_tag(tenant), captures=prompt.captures
             )
         except EngineError as error:
+            self._recorder.window("failed")
             await self._refused(fingerprint, items, limits, error)
             return
+        self._recorder.window("ok")
         await self._record(fingerprint, [p for p in prompt.planned if p.capture.key in stored])
         lost = [p.item for p in prompt.planned if p.capture.key not in stored]
         if lost:
@@ -124,8 +136,10 @@ class WindowJob:
         if vanished:
             await self._engine.delete([kv.key for kv in vanished])
         self.counts.built += len(records) - len(vanished)
+        now = self._clock()
         for planned in built:
-            self._waiting.pop((planned.item.memory_id, planned.item.version), None)
+            name = (planned.item.memory_id, planned.item.version)
+            self._recorder.injectable(now - self._seen.get(name, now))
 
     async def _fail(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
         log.warning("%d items not built: %s", len(items), error)

@@ -69,7 +69,7 @@ class ChatService:
         frame: renders the block; the same one that handles are rendered with.
         placement: where this model's template lets the block stand.
         recorder: metrics.
-        finder: tells what stands before the block; None if the model's tokenizer cannot.
+        finder: tells what stands before the block; None: nothing is injected, memory is text.
         warmer: builds that ahead; None to leave it to the first request.
         suspects: told when the bank did not hold what the store says it holds.
     """
@@ -138,7 +138,7 @@ class ChatService:
         head = items[: len(items) - suffix_items(len(items))]
         keys: list[str] = []
         reason: str | None = "not_requested" if not field.inject else None
-        if reason is None and not self._engine.can_inject:
+        if reason is None and not (self._finder and self._engine.can_inject):
             reason = "disabled"
         if reason is None and head:
             versions = [(i.memory_id, i.version) for i in head]
@@ -171,11 +171,11 @@ class ChatService:
         if endpoint == "chat":
             messages = messages_of(body)
             body["messages"] = self._frame.place(messages, block, placement=self._placement)
-            if plan.keys and self._finder:
+            if self._finder and plan.keys:
                 prefix = await self._finder.for_chat(messages, template_options(body))
         else:
             body["prompt"] = self._frame.prepend(prompt_of(body), block)
-            if plan.keys and self._finder:
+            if self._finder and plan.keys:
                 prefix = await self._finder.for_prompt()
         if plan.reason is not None:
             return plan

@@ -1,4 +1,4 @@
-"""Writes what happened to requests with memory into the Prometheus metrics."""
+"""Writes what happened to requests with memory, and to builds, into the Prometheus metrics."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from inferscale_sidecar.metrics import Metrics
 
 
 class MetricsRecorder:
-    """`ChatRecorder` on `Metrics`.
+    """`ChatRecorder` and `BuildRecorder` on `Metrics`.
 
     Args:
         metrics: where to.
@@ -28,6 +28,15 @@ class MetricsRecorder:
 
     def fallback(self, reason: str) -> None:
         self._metrics.fallback_requests.labels(self._name(), reason).inc()
+
+    def waiting(self, items: int) -> None:
+        self._metrics.build_queue.set(items)
+
+    def window(self, outcome: str) -> None:
+        self._metrics.builds.labels(self._name(), outcome).inc()
+
+    def injectable(self, seconds: float) -> None:
+        self._metrics.add_to_injectable.labels(self._name()).observe(seconds)
 
     def _name(self) -> str:
         try:

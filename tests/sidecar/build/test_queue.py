@@ -122,8 +122,7 @@ async def test_after_a_restart_what_the_bank_lost_is_built_again():
         lost = sorted(store.keys())[0]
         del engine.bank[lost]
         queue.reconnected()
-        await until(lambda: len(engine.builds) == 2)
-        await settled(queue)
+        await queue.wait_idle()
     assert store.keys() == set(engine.bank) and len(store.kv) == 3
     assert len(connects) == 2
 
@@ -198,8 +197,7 @@ async def test_a_full_bank_is_a_failure_that_waits_before_it_is_tried_again():
     async with running(engine, store) as queue:
         await settled(queue)
         await settled(queue)
-    assert store.failures["m0000", 1] == [NOT_KEPT]
-    assert queue.progress.failed == 1 and queue.progress.last_error == NOT_KEPT
+    assert store.failures["m0000", 1] == [NOT_KEPT] == [queue.progress.last_error]
 
 
 async def test_with_injection_off_nothing_is_built_but_purges_are_done():
@@ -221,3 +219,32 @@ async def test_stop_ends_at_once_with_builds_in_flight():
         await until(lambda: engine.bodies)
         await asyncio.wait_for(queue.stop(), 1)
     assert not store.kv and not store.failures
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.windows: list[str] = []
+        self.waits: list[float] = []
+        self.most_waiting = 0
+
+    def waiting(self, items: int) -> None:
+        self.most_waiting = max(self.most_waiting, items)
+
+    def window(self, outcome: str) -> None:
+        self.windows.append(outcome)
+
+    def injectable(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+async def test_metrics_count_windows_and_the_way_to_injectable():
+    engine, store, recorder = FakeEngine(), FakeStore(), Recorder()
+    engine.build_delay_s = 0.05
+    async with running(engine, store, recorder=recorder) as queue:
+        store.add("Likes tea.", "Lives in Rome.")
+        await settled(queue)
+        engine.refuse = lambda body: True
+        store.add("Has a cat.")
+        await settled(queue)
+    assert recorder.windows == ["ok", "failed"] and recorder.most_waiting == 2
+    assert len(recorder.waits) == 2 and all(0.05 <= w < 5 for w in recorder.waits)
