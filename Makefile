@@ -54,7 +54,9 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 demo: setup ## run examples/quickstart.py against vLLM and a small model, offline
-	@$(OFFLINE) $(BIN)/inferscale-sidecar run -- $(BIN)/python examples/quickstart.py $(ARGS)
+	@$(OFFLINE) $(BIN)/inferscale-sidecar run --model demo --set server.log_level=warning \
+	  --set store.url=sqlite+aiosqlite:///$(CURDIR)/.inferscale/demo.db \
+	  -- $(BIN)/python examples/quickstart.py $(ARGS)
 
 check: setup ## formatting, lint, types, import rules
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
