@@ -157,7 +157,7 @@ class _Experiment:
             max_tokens=1,
         )
         ours = (answer.get("kv_transfer_params") or {}).get(PARAMS_FIELD) or {}
-        self._stored = [*ours.get("stored", ()), *self._stored]
+        self._stored = sorted({self._key, *ours.get("stored", ())})
 
     async def _generate(
         self, salt: str, *, inject: bool = False
