@@ -25,6 +25,9 @@ class Geometry:
     rows: tuple[int, ...] = (0, 0, 0)
     mla: bool = False
 
+    def __str__(self) -> str:
+        return self.name
+
     def rope(self) -> RopeTable:
         exponent = torch.arange(0, self.rotary_dim, 2, dtype=torch.float32) / self.rotary_dim
         bases = torch.tensor([[1e4], [1e6]])[: max(self.rows) + 1]

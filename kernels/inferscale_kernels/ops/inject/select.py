@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from inferscale_kernels.layout import ItemShape
 from inferscale_kernels.ops.inject import reference
 from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, empty_kv
 from inferscale_kernels.ops.quantize.reference import ItemCodec
@@ -57,13 +58,10 @@ def rotate_items_into(
     cpu.rotate_items_into(list(items), segments, rope, out)
 
 
-def prepare() -> None:
-    """Compile the CPU loop now (about a second, cached on disk), not in the first request."""
-    if HAS_COMPILED_LOOP:
-        rope = RopeTable.uniform(torch.ones(8), 1)
-        rotate(
-            torch.zeros(1, 1, 2, 1, 16, dtype=torch.bfloat16), segment_table([(0, 1, 1, 0)]), rope
-        )
+def prepare(shape: ItemShape, rope: RopeTable, dtype: torch.dtype) -> None:
+    """Compile the CPU loop for a model now (under a second), not in its first request."""
+    tail = (2, shape.heads, shape.head_dim) if shape.has_values else (1, shape.head_dim)
+    rotate(torch.zeros(1, shape.layers, *tail, dtype=dtype), segment_table([(0, 1, 1, 0)]), rope)
 
 
 def _compiled(out: RotatedKV) -> bool:
