@@ -63,6 +63,16 @@ def block_extra_keys(request: Any, start: int, end: int) -> tuple[Any, ...]:
     return tuple(keys or ())
 
 
+def has_block_hasher(request: Any) -> bool:
+    """Whether the request's blocks are hashed at all (prefix caching is on)."""
+    return request._block_hasher is not None
+
+
+def set_block_hasher(request: Any, hasher: Callable[[Any], list[bytes]]) -> None:
+    """Replaces what names a request's new full blocks (`Request.update_block_hashes`)."""
+    request._block_hasher = hasher
+
+
 def rope_modules() -> dict[str, Any]:
     """RoPE classes by name, for exact `type()` comparison: a subclass may rotate differently."""
     from vllm.model_executor.layers import rotary_embedding as package

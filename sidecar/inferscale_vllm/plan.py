@@ -97,8 +97,6 @@ def find_chain(prompt: np.ndarray, items: Sequence[np.ndarray]) -> tuple[int, in
             length = _chain_length(text, at, items)
             if length >= best[1]:
                 best = (at // 4, length)
-            if length == len(items):
-                break
         at = text.find(first, at + 1)
     return best
 

@@ -163,12 +163,21 @@ class Scheduler:
         """Headers of the longest run of intact items from the first on."""
         found: list[ItemHeader] = []
         for key, header in zip(keys, self._headers(keys), strict=True):
-            if header is None or not all(bank.is_intact(key, header) for bank in self._banks):
+            if header is None or not self._is_intact(key, header):
                 break
             found.append(header)
         if not found:
             raise Refused("items_missing")
         return found
+
+    def _is_intact(self, key: str, header: ItemHeader) -> bool:
+        """Whether the item's KV is whole on every rank; a broken one is retired, so it is rebuilt."""
+        intact = all(bank.is_intact(key, header) for bank in self._banks)
+        if not intact:
+            self._counters["corrupt_items"] += 1
+            for bank in self._banks:
+                bank.retire([key])
+        return intact
 
     def _headers(self, keys: Any) -> list[ItemHeader | None]:
         """Headers of rank 0, None where any rank lacks the item."""
@@ -185,8 +194,7 @@ class Scheduler:
             return spans
         captures = self._prefix_captures(salt, prompt, end)
         for capture, header in zip(captures, self._headers([c.key for c in captures]), strict=True):
-            intact = header and all(bank.is_intact(capture.key, header) for bank in self._banks)
-            if intact and capture.start <= exact:
+            if header and capture.start <= exact and self._is_intact(capture.key, header):
                 return (Span(capture.start, end, capture.key, capture.start), *spans)
         plan.captures = [c for c in captures if c.start >= exact]
         raise Refused("prefix_not_captured")

@@ -2,9 +2,8 @@
 
 vLLM names a cached block by the token ids up to its end. A block that holds injected KV, or was
 computed behind some, must have another name, or a later request for the same tokens would be served
-it. Owns the re-chaining of `Request.block_hashes` (contract: vLLM
-`kv_cache_utils.hash_block_tokens`; later blocks of the request chain from the last entry, so
-generated blocks inherit the taint).
+it. Owns that naming, for as long as the request lives: the block that the prompt leaves half full
+is named only when generated tokens fill it, and it overlaps injected KV all the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,26 +28,46 @@ def taint(
     items still hits.
 
     Args:
-        request: vLLM's scheduler-side `Request`; its `block_hashes` list is changed in place.
+        request: vLLM's scheduler-side `Request`; its block hashes and its hasher are replaced.
         spans: spans that may be injected, ascending. The captured prefix counts as well: it was
             computed in another batch, and bit-equality of exact requests must not depend on us.
         start: block-aligned number of tokens that the exact cache holds now; they keep their names.
         block_size: tokens per hashed block.
         hash_function: the engine's block hash function.
     """
-    hashes = request.block_hashes
-    if not spans:
+    if not spans or not compat.has_block_hasher(request):
         return
     first = max(spans[0].start, start) // block_size
-    count = len(hashes)
-    del hashes[first:]
-    for index in range(first, count):
-        begin, end = index * block_size, (index + 1) * block_size
-        keys = compat.block_extra_keys(request, begin, end) + tuple(
+    del request.block_hashes[first:]
+    compat.set_block_hasher(request, _Hasher(tuple(spans), block_size, hash_function))
+    request.update_block_hashes()
+
+
+class _Hasher:
+    """Names new full blocks of one request: vLLM's chain, overlapping spans as extra keys."""
+
+    def __init__(
+        self, spans: tuple[Span, ...], block_size: int, hash_function: Callable[[Any], bytes]
+    ) -> None:
+        self._spans = spans
+        self._block_size = block_size
+        self._hash_function = hash_function
+
+    def __call__(self, request: Any) -> list[bytes]:
+        size, known = self._block_size, len(request.block_hashes)
+        parent = request.block_hashes[-1] if known else None
+        names: list[bytes] = []
+        for begin in range(known * size, request.num_tokens - size + 1, size):
+            keys = compat.block_extra_keys(request, begin, begin + size) + self._keys(begin)
+            tokens = request.all_token_ids[begin : begin + size]
+            parent = compat.hash_block(self._hash_function, parent, tokens, keys or None)
+            names.append(parent)
+        return names
+
+    def _keys(self, begin: int) -> tuple[tuple[str, str, int], ...]:
+        end = begin + self._block_size
+        return tuple(
             ("inferscale", span.key, span.start - begin)
-            for span in spans
+            for span in self._spans
             if span.start < end and span.end > begin
         )
-        parent = hashes[-1] if hashes else None
-        tokens = request.all_token_ids[begin:end]
-        hashes.append(compat.hash_block(hash_function, parent, tokens, keys or None))
