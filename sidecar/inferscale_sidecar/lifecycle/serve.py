@@ -5,6 +5,7 @@ Invariant: whatever fails and wherever, what was started is stopped, and no engi
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
@@ -140,19 +141,16 @@ async def _store(config: Config) -> AsyncIterator[MemoryStore]:
 
 @asynccontextmanager
 async def _embedder(config: Config, store: MemoryStore) -> AsyncIterator[Embedder]:
-    embedder = await asyncio.to_thread(_load_embedder, config)
+    # Read by Hugging Face's libraries when they are imported: their bars would cross our stages.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    embedder = await asyncio.to_thread(
+        SentenceTransformerEmbedder.load, config.embed.model, device=config.embed.device
+    )
     try:
         await store.bind_embedder(embedder.name, embedder.dim)
         yield embedder
     finally:
         await embedder.close()
-
-
-def _load_embedder(config: Config) -> SentenceTransformerEmbedder:
-    from transformers.utils import logging  # seconds to import, so not before it is needed
-
-    logging.disable_progress_bar()  # it would be drawn over our stages
-    return SentenceTransformerEmbedder.load(config.embed.model, device=config.embed.device)
 
 
 @asynccontextmanager
