@@ -40,7 +40,10 @@ EngineUrl = Annotated[
     str | None, typer.Option("--engine-url", help="Attach to this vLLM instead of starting one.")
 ]
 Host = Annotated[str | None, typer.Option(help="Address to bind.")]
-Port = Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")]
+# Text, so that the loader checks it and names the value.
+Port = Annotated[
+    str | None, typer.Option(help="Port to bind; 0 takes a free one.", metavar="NUMBER")
+]
 Url = Annotated[
     str | None, typer.Option(help="The running sidecar; by default as the settings say.")
 ]

@@ -1,0 +1,99 @@
+"""Commands, from the command line to the exit code, without an engine."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inferscale_sidecar.cli.app import run
+
+Run = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command with --json in a home of its own; its exit code and its document."""
+    monkeypatch.setenv("INFERSCALE_HOME", str(tmp_path))
+    monkeypatch.delenv("INFERSCALE_API_KEY", raising=False)
+
+    def call(*words: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = run([*words, "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def test_version(cli: Run) -> None:
+    code, found = cli("version")
+    assert code == 0
+    assert {"inferscale", "python", "vllm"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["frobnicate"], "No such command"),
+        (["start", "--port", "many"], "many"),
+        (["start", "--colour"], "No such option"),
+        (["keys", "create"], "Missing argument"),
+        (["start", "--set", "x"], "not KEY=VALUE"),
+        (["start", "--set", "server.prot=1"], "unknown setting server.prot (from command line)"),
+        (["start", "--config", "/absent.toml"], "/absent.toml"),
+        (["start", "--engine-url", "http://127.0.0.1:9"], "needs the secret"),
+    ],
+)
+def test_wrong_usage_is_2_and_still_json(cli: Run, words: list[str], part: str) -> None:
+    code, problem = cli(*words)
+    assert code == 2
+    assert part in problem["message"]
+
+
+def test_run_needs_a_command() -> None:
+    assert run(["run"]) == 2
+
+
+def test_status_of_nothing_is_3(cli: Run) -> None:
+    code, problem = cli("status", "--url", "http://127.0.0.1:9")
+    assert code == 3
+    assert problem["code"] == "engine_unavailable"
+    assert "inferscale-sidecar start" in problem["remedy"]
+
+
+def test_keys_are_made_listed_and_revoked(cli: Run) -> None:
+    code, made = cli("keys", "create", "laptop")
+    assert code == 0
+    assert made["secret"].startswith("isk_")
+    assert made["scopes"] == "read write"
+    _, listed = cli("keys", "list")
+    assert [key["name"] for key in listed["keys"]] == ["laptop"]
+    assert made["secret"] not in json.dumps(listed)
+    assert cli("keys", "revoke", made["id"]) == (
+        0,
+        {"schema": 1, "id": made["id"], "revoked": True},
+    )
+    _, listed = cli("keys", "list")
+    assert listed["keys"][0]["revoked_at"] is not None
+
+
+def test_key_errors(cli: Run) -> None:
+    assert cli("keys", "list", "--tenant", "nobody")[0] == 1
+    assert cli("keys", "revoke", "nothing")[0] == 1
+    assert cli("keys", "create", "x", "--scope", "root")[0] == 2
+    assert cli("keys", "list")[1]["keys"] == []
+
+
+def test_doctor_names_a_wrong_setting_and_fails(cli: Run) -> None:
+    code, report = cli("doctor", "--set", "server.port=x")
+    assert code == 1
+    assert report["checks"] == [
+        {
+            "code": "IS001",
+            "level": "fail",
+            "what": "settings: server.port = 'x' (from command line): Input should be a valid "
+            "integer, unable to parse string as an integer",
+            "remedy": "",
+        }
+    ]
