@@ -11,6 +11,9 @@ from inferscale_kernels.caches import CacheTable
 from inferscale_kernels.rope import NOPE, RopeTable
 from inferscale_kernels.segments import segment_table
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+"""Where Triton kernels run: compiled on a GPU, or interpreted."""
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -40,12 +43,18 @@ class Geometry:
         return torch.randn(tokens, self.layers, *tail, generator=generator).to(dtype)
 
     def caches(
-        self, blocks: int, block_size: int, dtype: torch.dtype, *, hnd: bool = False
+        self,
+        blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        *,
+        hnd: bool = False,
+        device: str = "cpu",
     ) -> CacheTable:
         """One allocation for all layers, NaN-filled, in the engine's NHD or HND order."""
         width = self.head_dim if self.mla else 2 * self.head_dim
         order = (self.heads, block_size) if hnd else (block_size, self.heads)
-        pages = torch.full((self.layers, blocks, *order, width), float("nan")).to(dtype)
+        pages = torch.full((self.layers, blocks, *order, width), float("nan")).to(dtype).to(device)
         views = pages if hnd else pages.permute(0, 1, 3, 2, 4)
         scales = tuple(0.02 * (i + 1) for i in range(self.layers))
         return CacheTable(tuple(views), *((scales, scales[::-1]) if views.itemsize == 1 else ()))
