@@ -86,7 +86,7 @@ class Metrics:
             self.fallback_tokens.labels(model_name, reason)
             self.fallback_requests.labels(model_name, reason)
         self.add_to_injectable.labels(model_name)
-        for outcome in ("ok", "error"):
+        for outcome in ("ok", "failed"):
             self.builds.labels(model_name, outcome)
 
     def _create_http(self) -> None:
@@ -170,29 +170,3 @@ class Metrics:
         return Histogram(
             f"inferscale_{name}", text, labels, buckets=buckets, registry=self.registry
         )
-
-
-class ChatMetrics:
-    """Requests with memory to one model; what `ChatService` records into.
-
-    Args:
-        metrics: where they are kept.
-        model_name: the served model.
-    """
-
-    def __init__(self, metrics: Metrics, model_name: str) -> None:
-        self._metrics = metrics
-        self._model = model_name
-        metrics.serve_model(model_name)
-
-    def ttft(self, mode: str, seconds: float) -> None:
-        """Time to the first token of a request in this mode (one of `MODES`)."""
-        self._metrics.ttft.labels(self._model, mode).observe(seconds)
-
-    def tokens(self, source: str, count: int) -> None:
-        """Prompt tokens from this source (one of `SOURCES`)."""
-        self._metrics.prompt_tokens.labels(self._model, source).inc(count)
-
-    def fallback(self, reason: str) -> None:
-        """A request that was not all injected, for this reason (one of `REASONS`)."""
-        self._metrics.fallback_requests.labels(self._model, reason).inc()

@@ -45,6 +45,9 @@ class FaissFlatIndex:
         if k == 0:
             return []
         params = None if len(among) == len(self) else _only(among)
+        # One query has no work for a second thread, but would wait for it by spinning: 8 ms
+        # instead of 0.05 ms on a busy machine. The setting is the calling thread's own.
+        faiss.omp_set_num_threads(1)
         # FAISS breaks ties as it likes: look a little further, and if a tie reaches even beyond
         # that, look at everything, so that the cut at `k` falls where the port says.
         for fetch in (min(k + _EXTRA, len(among)), len(among)):

@@ -6,11 +6,18 @@ ranking, so that the caller gets the `k` best of what passes. No value is a wild
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from inferscale_sidecar.errors import InvalidInput
 
-Predicate = Callable[[Mapping[str, Any]], bool]
+
+class Fields(Protocol):
+    """What a predicate reads: a dict will do."""
+
+    def get(self, key: str, default: Any, /) -> Any: ...
+
+
+Predicate = Callable[[Fields], bool]
 
 MAX_DEPTH = 16
 MAX_CONDITIONS = 256

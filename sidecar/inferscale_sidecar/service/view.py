@@ -6,7 +6,7 @@ needs no news from writers, whichever process they run in.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class ScopeView:
         rows: Iterable[IndexRow] = self._rows.values()
         if narrower:
             rows = [row for row in rows if _covers(scope, row.scope)]
-        return [row.num for row in rows if passes is None or passes(_fields(row))]
+        return [row.num for row in rows if passes is None or passes(_Fields(row))]
 
 
 class ScopeViews:
@@ -114,14 +114,30 @@ def _covers(scope: Scope, other: Scope) -> bool:
     return all(wanted is None or wanted == has for wanted, has in pairs)
 
 
-def _fields(row: IndexRow) -> Mapping[str, Any]:
-    """What a filter can ask about. A memory's own fields win over metadata of the same name."""
-    return (row.metadata or {}) | {
-        "user_id": row.scope.user_id,
-        "agent_id": row.scope.agent_id,
-        "run_id": row.scope.run_id,
-        "role": row.role,
-        "actor_id": row.actor_id,
-        "created_at": row.created_at.isoformat(),
-        "updated_at": row.updated_at.isoformat(),
-    }
+class _Fields:
+    """What a filter can ask about a memory. Its own fields win over metadata of the same name.
+
+    Nothing is computed before it is asked for: a filter looks at every memory of a scope.
+    """
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: IndexRow) -> None:
+        self._row = row
+
+    def get(self, key: str, default: Any) -> Any:
+        own = _OWN_FIELDS.get(key)
+        if own is not None:
+            return own(self._row)
+        return (self._row.metadata or {}).get(key, default)
+
+
+_OWN_FIELDS: dict[str, Callable[[IndexRow], str | None]] = {
+    "user_id": lambda row: row.scope.user_id,
+    "agent_id": lambda row: row.scope.agent_id,
+    "run_id": lambda row: row.scope.run_id,
+    "role": lambda row: row.role,
+    "actor_id": lambda row: row.actor_id,
+    "created_at": lambda row: row.created_at.isoformat(),
+    "updated_at": lambda row: row.updated_at.isoformat(),
+}

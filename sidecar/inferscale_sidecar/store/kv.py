@@ -20,6 +20,7 @@ from inferscale_sidecar.store.schema import (
     memories,
     purges,
 )
+from inferscale_sidecar.store.watermark import WaterMarks, lower_water_marks
 
 _BUILD_COLUMNS = (
     memories.c.id,
@@ -35,19 +36,25 @@ class SqlKv:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _built_before: WaterMarks
 
     async def pending_builds(self, fingerprint: str, *, limit: int) -> list[BuildItem]:
-        query = (
-            with_state(select(*_BUILD_COLUMNS), fingerprint)
-            .where(kv_items.c.id.is_(None))
-            .where(func.coalesce(builds.c.failures, 0) <= MAX_FAILURES)
-            .order_by(memories.c.num)
-            .limit(limit)
-        )
         async with self._db.read() as conn:
-            items = [BuildItem(*row) for row in await conn.execute(query)]
+            mark = await self._built_before.get(conn, fingerprint)
+            query = (
+                with_state(select(memories.c.num, *_BUILD_COLUMNS), fingerprint)
+                .where(memories.c.num >= mark.num)
+                .where(kv_items.c.id.is_(None))
+                .where(func.coalesce(builds.c.failures, 0) <= MAX_FAILURES)
+                .order_by(memories.c.num)
+                .limit(limit)
+            )
+            rows = (await conn.execute(query)).all()
+            first = rows[0].num if rows else await _next_num(conn)
+        self._built_before.raise_to(first, fingerprint, seen=mark)
         lists: dict[tuple[str, str], list[BuildItem]] = {}
-        for item in items:
+        for _, *columns in rows:
+            item = BuildItem(*columns)
             lists.setdefault((item.tenant_id, item.owner), []).append(item)
         return [item for items in lists.values() for item in items]
 
@@ -132,6 +139,7 @@ class SqlKv:
 
     async def forget_kv(self, fingerprint: str, keys: Sequence[str]) -> None:
         async with self._db.write() as conn:
+            await lower_water_marks(conn)
             for some in batched(keys):
                 await conn.execute(
                     delete(kv_items).where(
@@ -184,6 +192,12 @@ class SqlKv:
         async with self._db.read() as conn:
             rows = (await conn.execute(query.group_by(state))).all()
         return BuildCounts(**{name: number for name, number in rows})
+
+
+async def _next_num(conn: AsyncConnection) -> int:
+    """One more than the newest memory's number."""
+    newest: int | None = await conn.scalar(select(func.max(memories.c.num)))
+    return (newest or 0) + 1
 
 
 def _is_current(item: KvItem, live: dict[tuple[str, str], int]) -> bool:

@@ -22,6 +22,7 @@ from inferscale_sidecar.store.schema import (
     memory_versions,
     purges,
 )
+from inferscale_sidecar.store.watermark import lower_water_marks
 
 
 async def queue_purges(conn: AsyncConnection, doomed: ColumnElement[bool], now: datetime) -> int:
@@ -36,7 +37,10 @@ async def queue_purges(conn: AsyncConnection, doomed: ColumnElement[bool], now: 
         .order_by(kv_items.c.id)
     )
     await conn.execute(insert(purges).from_select(["fingerprint", "key", "created_at"], keys))
-    return (await conn.execute(delete(kv_items).where(doomed))).rowcount
+    dropped = (await conn.execute(delete(kv_items).where(doomed))).rowcount
+    if dropped:
+        await lower_water_marks(conn)
+    return dropped
 
 
 async def drop_own_kv(conn: AsyncConnection, memory_id: str, now: datetime) -> int:

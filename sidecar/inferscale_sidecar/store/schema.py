@@ -113,9 +113,14 @@ memories = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     UniqueConstraint("tenant_id", "scope_key", "text_hash"),
-    Index(None, "tenant_id", "user_id", "seq"),
-    Index(None, "tenant_id", "agent_id", "seq"),
-    Index(None, "tenant_id", "run_id", "seq"),
+    # Every query names the tenant: without this one, a look-up by id would walk all of a tenant.
+    Index(None, "tenant_id", "id"),
+    # By seq to catch up with changes, by num to page through.
+    *(
+        Index(None, "tenant_id", column, order)
+        for column in ("user_id", "agent_id", "run_id")
+        for order in ("seq", "num")
+    ),
     Index(None, "tenant_id", "owner", "num"),
     sqlite_autoincrement=True,  # a deleted row's number is never given to another
 )

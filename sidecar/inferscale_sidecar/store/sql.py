@@ -16,6 +16,7 @@ from inferscale_sidecar.store.reads import SqlReads
 from inferscale_sidecar.store.records import DEFAULT_TENANT
 from inferscale_sidecar.store.schema import meta, tenants
 from inferscale_sidecar.store.tenants import SqlTenants, new_tenant
+from inferscale_sidecar.store.watermark import WaterMarks
 
 
 def utc_now() -> datetime:
@@ -37,6 +38,7 @@ class SqlStore(SqlMemories, SqlReads, SqlKv, SqlHandles, SqlTenants):
     def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._db = Database(url)
         self._clock = clock
+        self._built_before = WaterMarks()
 
     async def start(self) -> None:
         await self._db.check()

@@ -208,3 +208,23 @@ async def test_previous_items_are_the_owners_just_before(store: SqlStore) -> Non
     assert [item.text for item in found] == ["a0", "a1", "a3", "a4"]
     first = BuildItem(memories[0].id, 1, TENANT, "user:alice", "a0")
     assert await store.previous_items(TENANT, "user:alice", before=first, limit=4) == []
+
+
+async def test_what_is_dropped_after_all_was_built_is_pending_again(
+    store: SqlStore, database_url: str
+) -> None:
+    """Also when another process drops it: the queue must not remember that it was done."""
+    one, two, three = await _add(store, "one", "two", "three")
+    await store.put_kv_items([_kv(one, "k1"), _kv(two, "k2", behind=(one,)), _kv(three, "k3")])
+    twin = SqlStore(database_url)
+    await twin.start()
+    assert await _pending(store) == await _pending(twin) == []
+    await twin.delete_memory(TENANT, one.id)
+    assert await _pending(store) == await _pending(twin) == ["two"]
+    await store.put_kv_items([_kv(two, "k4")])
+    assert await _pending(store) == []
+    await twin.forget_kv(ENGINE, ["k3"])
+    assert await _pending(store) == ["three"]
+    await _add(twin, "four")
+    assert await _pending(store) == ["three", "four"]
+    await twin.close()

@@ -139,10 +139,18 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index(
+        "ix_memories_tenant_id_agent_id_num", "memories", ["tenant_id", "agent_id", "num"]
+    )
+    op.create_index(
         "ix_memories_tenant_id_agent_id_seq", "memories", ["tenant_id", "agent_id", "seq"]
     )
+    op.create_index("ix_memories_tenant_id_id", "memories", ["tenant_id", "id"])
     op.create_index("ix_memories_tenant_id_owner_num", "memories", ["tenant_id", "owner", "num"])
+    op.create_index("ix_memories_tenant_id_run_id_num", "memories", ["tenant_id", "run_id", "num"])
     op.create_index("ix_memories_tenant_id_run_id_seq", "memories", ["tenant_id", "run_id", "seq"])
+    op.create_index(
+        "ix_memories_tenant_id_user_id_num", "memories", ["tenant_id", "user_id", "num"]
+    )
     op.create_index(
         "ix_memories_tenant_id_user_id_seq", "memories", ["tenant_id", "user_id", "seq"]
     )
