@@ -59,7 +59,7 @@ def _run(
     rows = np.array([NOPE if row == NOPE else row * turn_bytes for row in rope.rows], np.int64)
     geometry = RowGeometry(
         *(shape.heads, size * shape.head_dim, size * rope.offset, rope.rotary_dim // 2),
-        *(out.k.dtype == torch.bfloat16, rope.is_neox),
+        *("bf16" if out.k.dtype == torch.bfloat16 else "fp16", rope.is_neox),
     )
     target = (
         *(address for kv in out for address in (kv.data_ptr(), kv.stride(0) * size)),

@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from inferscale_kernels.ops.inject.simd import copy_bytes, turn_pairs
+from inferscale_kernels.ops.inject.simd import LANES, Kind, copy_bytes, turn_pairs
 
 TILE_TOKENS = 32
 """Tokens of one segment that are done layer by layer. One token at a time visits 2 × layers
 output streams in turn, which costs 30 % more; a whole item of some 20 tokens stays in L2."""
-
-LANES = 16
 
 
 class RowGeometry(NamedTuple):
@@ -28,7 +26,7 @@ class RowGeometry(NamedTuple):
     head_bytes: int
     start: int
     pairs: int
-    is_bf16: bool
+    dtype: Kind
     is_neox: bool
 
 
@@ -78,10 +76,10 @@ def rotation_loop(geometry: RowGeometry) -> Callable[..., None]:
 
 def _turn_row(geometry: RowGeometry) -> Callable[[int, int, int], None]:
     """A step that turns one token's heads of one layer; cos is at `turn`, sin behind it."""
-    heads, head_bytes, start, pairs, is_bf16, is_neox = geometry
-    step = turn_pairs(LANES, is_bf16, not is_neox)
-    tail_step = turn_pairs(1, is_bf16, not is_neox)
-    pair_bytes = 2 if is_neox else 4
+    heads, head_bytes, start, pairs, dtype, is_neox = geometry
+    step = turn_pairs(LANES, dtype, dtype, not is_neox)
+    tail_step = turn_pairs(1, dtype, dtype, not is_neox)
+    pair_bytes, gap = (2 if is_neox else 4), 2 * pairs
     whole = pairs - pairs % LANES
     is_partial = 4 * pairs != head_bytes
 
@@ -93,10 +91,10 @@ def _turn_row(geometry: RowGeometry) -> Callable[[int, int, int], None]:
             at = start + head * head_bytes
             for j in range(0, whole, LANES):
                 o, cos = at + j * pair_bytes, turn + 4 * j
-                step(dst + o, src + o, 2 * pairs, cos, cos + 4 * pairs)
+                step(dst + o, gap, src + o, gap, cos, cos + 4 * pairs)
             for j in range(whole, pairs):
                 o, cos = at + j * pair_bytes, turn + 4 * j
-                tail_step(dst + o, src + o, 2 * pairs, cos, cos + 4 * pairs)
+                tail_step(dst + o, gap, src + o, gap, cos, cos + 4 * pairs)
 
     compiled: Callable[[int, int, int], None] = turn_row
     return compiled
