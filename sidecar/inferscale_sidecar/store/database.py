@@ -23,7 +23,6 @@ _WRITE = "inferscale_write"
 _WAL_ATTEMPTS = 100
 
 PRAGMAS = (
-    "synchronous=FULL",  # an acknowledged write survives a power cut, not only kill -9
     "foreign_keys=ON",
     "secure_delete=ON",  # deleted text is overwritten, not just unlinked
     f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}",
@@ -56,10 +55,15 @@ class Database:
             yield conn
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A write transaction: committed at the end, rolled back if the block raises."""
+    async def write(self, *, is_truth: bool = True) -> AsyncIterator[AsyncConnection]:
+        """A write transaction: committed at the end, rolled back if the block raises.
+
+        Args:
+            is_truth: False for what can be made again. It survives the end of the process as
+                everything does, but is not forced to disk, so no reader waits for a disk.
+        """
         async with self._writer, self.engine.connect() as conn:
-            conn = await conn.execution_options(**{_WRITE: True})
+            conn = await conn.execution_options(**{_WRITE: "FULL" if is_truth else "NORMAL"})
             async with conn.begin():
                 yield conn
 
@@ -130,8 +134,13 @@ def _use_wal(cursor: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITE, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    synchronous = connection.get_execution_options().get(_WRITE)
+    if synchronous is None:
+        connection.exec_driver_sql("BEGIN")
+        return
+    # FULL: an acknowledged write survives a power cut, not only kill -9.
+    connection.exec_driver_sql(f"PRAGMA synchronous={synchronous}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

@@ -40,7 +40,7 @@ class SqlHandles:
             }
             for position, item in enumerate(composition.items)
         ]
-        async with self._db.write() as conn:
+        async with self._db.write(is_truth=False) as conn:
             await conn.execute(delete(handles).where(handles.c.expires_at <= self._clock()))
             await conn.execute(insert(handles).values(row))
             if items:

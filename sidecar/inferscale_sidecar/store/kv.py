@@ -59,11 +59,11 @@ class SqlKv:
         return [item for items in lists.values() for item in items]
 
     async def mark_building(self, fingerprint: str, items: Sequence[BuildItem]) -> None:
-        async with self._db.write() as conn:
+        async with self._db.write(is_truth=False) as conn:
             await build_rows.put(conn, fingerprint, items, now=self._clock(), error=None)
 
     async def mark_failed(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
-        async with self._db.write() as conn:
+        async with self._db.write(is_truth=False) as conn:
             await build_rows.put(conn, fingerprint, items, now=self._clock(), error=error)
 
     async def put_kv_items(self, items: Sequence[KvItem]) -> list[KvItem]:
