@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from inferscale_kernels.ops.inject import cpu, empty_kv, reference
+from inferscale_kernels.ops.quantize import FormatName, ItemCodec, calibrate
+from inferscale_kernels.rope import NOPE
 from inferscale_kernels.segments import segment_table
 
 from .builders import GEOMETRIES, Geometry, shuffled_segments
@@ -93,3 +95,25 @@ def test_any_table(rows: list[tuple[int, int, int, int]], which: int) -> None:
     cpu.rotate_into(items, segment_table(rows), model.rope(), got)
     reference.rotate_into(items, segment_table(rows), model.rope(), want)
     assert_same_bits(got, want)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (Geometry("llama"), "int8"),
+        (Geometry("nope", rows=(0, NOPE, 0)), "k8v4"),
+        (Geometry("partial-gptj", head_dim=40, rotary_dim=24, is_neox=False), "k8v4"),
+        (Geometry("mla", heads=1, head_dim=96, rotary_dim=32, is_neox=False, mla=True), "int8"),
+    ],
+    ids=str,
+)
+def test_compressed_items_equal_reference(model: Geometry, name: FormatName) -> None:
+    items, rope, table = model.items(40), model.rope(), shuffled_segments()
+    codec = ItemCodec(calibrate(items, rope), name, not model.mla)
+    codes = codec.encode(items)
+    got, again, want = (poisoned(items, 33) for _ in range(3))
+    cpu.rotate_into(codes, table, rope, got, codec)
+    cpu.rotate_items_into([codes.numpy()] * len(table), table, rope, again, codec)
+    reference.rotate_into(codes, table, rope, want, codec)
+    assert_same_bits(got, want)
+    assert_same_bits(again, want)

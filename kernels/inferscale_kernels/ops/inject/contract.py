@@ -60,7 +60,7 @@ def staged_shape(staging: Tensor, codec: ItemCodec | None) -> ItemShape:
 
 
 def check_items(
-    items: Sequence[Buffer], segments: Tensor, out: RotatedKV
+    items: Sequence[Buffer], segments: Tensor, out: RotatedKV, codec: ItemCodec | None = None
 ) -> tuple[ItemShape, Tensor, Tensor]:
     """Validate what `rotate_items_into` is given.
 
@@ -71,6 +71,10 @@ def check_items(
     layers, _, heads, head_dim = out.k.shape
     shape = ItemShape(0, layers, heads, head_dim, out.v.shape[-1] > 0)
     token_bytes = layers * heads * shape.cache_width * out.k.itemsize
+    if codec is not None:
+        if codec.shape != shape:
+            raise ValueError(f"the codec is for {codec.shape}, the outputs for {shape}")
+        token_bytes = codec.token_bytes
     sizes = [item.nbytes if hasattr(item, "nbytes") else len(item) for item in items]
     if len(sizes) != segments.shape[0] or any(size % token_bytes for size in sizes):
         raise ValueError(

@@ -18,9 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inferscale_kernels.layout import ItemShape, item_shape
-from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, check_items
+from inferscale_kernels.layout import ItemShape
+from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, check_items, staged_shape
 from inferscale_kernels.ops.inject.loop import RowGeometry, rotation_loop
+from inferscale_kernels.ops.inject.loop_codes import CodeGeometry, decoding_loop
+from inferscale_kernels.ops.inject.simd import Kind
+from inferscale_kernels.ops.quantize.reference import ItemCodec
 from inferscale_kernels.rope import NOPE, RopeTable
 from inferscale_kernels.segments import check_segments
 
@@ -31,43 +34,89 @@ _SMALL_BYTES = 1 << 20
 """Below this one thread is faster: handing work to another costs some 30 µs."""
 
 
-def rotate_into(staging: Tensor, segments: Tensor, rope: RopeTable, out: RotatedKV) -> None:
-    """`reference.rotate_into` for a bf16 or fp16 staging buffer in CPU memory."""
-    shape = item_shape(staging)
+def rotate_into(
+    staging: Tensor,
+    segments: Tensor,
+    rope: RopeTable,
+    out: RotatedKV,
+    codec: ItemCodec | None = None,
+) -> None:
+    """`reference.rotate_into` in CPU memory, for bf16 or fp16 outputs."""
+    shape = staged_shape(staging, codec)
     table = check_segments(segments, shape.tokens, out.k.shape[1])
     bases = np.full(table.shape[0], staging.data_ptr(), dtype=np.int64)
-    _run(bases, table, shape, rope, out)
+    _run(bases, table, shape, rope, out, codec)
 
 
 def rotate_items_into(
-    items: list[Buffer], segments: Tensor, rope: RopeTable, out: RotatedKV
+    items: list[Buffer],
+    segments: Tensor,
+    rope: RopeTable,
+    out: RotatedKV,
+    codec: ItemCodec | None = None,
 ) -> None:
     """`reference.rotate_items_into` without a staging copy: items are read where they lie."""
-    shape, table, order = check_items(items, segments, out)
+    shape, table, order = check_items(items, segments, out, codec)
     addresses = [np.frombuffer(item, np.uint8).__array_interface__["data"][0] for item in items]
     bases = np.array(addresses, dtype=np.int64)[order.numpy()]
-    _run(bases, table, shape, rope, out)
+    _run(bases, table, shape, rope, out, codec)
 
 
 def _run(
-    bases: np.ndarray[Any, Any], table: Tensor, shape: ItemShape, rope: RopeTable, out: RotatedKV
+    bases: np.ndarray[Any, Any],
+    table: Tensor,
+    shape: ItemShape,
+    rope: RopeTable,
+    out: RotatedKV,
+    codec: ItemCodec | None,
 ) -> None:
     rope.check(shape.layers, shape.head_dim)
+    if table.shape[0] == 0:
+        return
     size, turns = out.k.itemsize, rope.turns(table[:, 2])
     turn_bytes = turns[0, 0].nbytes
     starts = turns.data_ptr() + np.arange(len(bases)) * rope.inv_freq.shape[0] * turn_bytes
     rows = np.array([NOPE if row == NOPE else row * turn_bytes for row in rope.rows], np.int64)
-    geometry = RowGeometry(
-        *(shape.heads, size * shape.head_dim, size * rope.offset, rope.rotary_dim // 2),
-        *("bf16" if out.k.dtype == torch.bfloat16 else "fp16", rope.is_neox),
-    )
-    target = (
-        *(address for kv in out for address in (kv.data_ptr(), kv.stride(0) * size)),
-        size * shape.heads * shape.cache_width,
-    )
-    args = (table.numpy(), bases, starts, rows, target)
+    target = tuple(address for kv in out for address in (kv.data_ptr(), kv.stride(0) * kv.itemsize))
+    layer_bytes = size * shape.heads * shape.cache_width
+    args: tuple[Any, ...] = (table.numpy(), bases, starts, rows)
     tokens = int(table[:, 1].sum())
-    _in_threads(rotation_loop(geometry), args, tokens, tokens * shape.layers * target[-1])
+    if codec is None:
+        loop = rotation_loop(_row_geometry(shape, rope, out))
+        args = (*args, (*target, layer_bytes))
+    else:
+        loop = decoding_loop(_code_geometry(shape, rope, out, codec))
+        static, ones = codec.k_scale.contiguous(), torch.ones(shape.head_dim)
+        args = (*args, static.data_ptr(), ones.data_ptr(), target)
+    _in_threads(loop, args, tokens, tokens * shape.layers * layer_bytes)
+
+
+def _row_geometry(shape: ItemShape, rope: RopeTable, out: RotatedKV) -> RowGeometry:
+    size = out.k.itemsize
+    return RowGeometry(
+        *(shape.heads, size * shape.head_dim, size * rope.offset, rope.rotary_dim // 2),
+        *(_kind(out), rope.is_neox),
+    )
+
+
+def _code_geometry(
+    shape: ItemShape, rope: RopeTable, out: RotatedKV, codec: ItemCodec
+) -> CodeGeometry:
+    return CodeGeometry(
+        heads=shape.heads,
+        head_dim=shape.head_dim,
+        offset=rope.offset,
+        pairs=rope.rotary_dim // 2,
+        dtype=_kind(out),
+        is_neox=rope.is_neox,
+        planes=codec.planes,
+        v_groups=codec.v_groups,
+        is_int4=codec.name == "k8v4",
+    )
+
+
+def _kind(out: RotatedKV) -> Kind:
+    return "bf16" if out.k.dtype == torch.bfloat16 else "fp16"
 
 
 def _in_threads(

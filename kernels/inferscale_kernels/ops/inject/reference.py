@@ -77,25 +77,32 @@ def rotate_into(
 
 
 def rotate_items_into(
-    items: Sequence[Buffer], segments: Tensor, rope: RopeTable, out: RotatedKV
+    items: Sequence[Buffer],
+    segments: Tensor,
+    rope: RopeTable,
+    out: RotatedKV,
+    codec: ItemCodec | None = None,
 ) -> None:
     """`rotate_into` from items where they lie: segment s reads `items[s]`.
 
     Args:
-        items: one buffer per segment, [tokens, L, 2, H, D] in the dtype of `out`.
+        items: one buffer per segment, [tokens, L, 2, H, D] in the dtype of `out`, or with a codec
+            uint8 [tokens, token_bytes].
         segments: as for `rotate`, but the source row counts from the start of the segment's item.
-        rope, out: as for `rotate_into`.
+        rope, out, codec: as for `rotate_into`.
 
     Raises:
         ValueError: bounds do not fit, or an item is not a whole number of tokens.
     """
-    shape, table, order = check_items(items, segments, out)
-    tail = (shape.layers, 2, shape.heads, shape.head_dim)
-    if not shape.has_values:
-        tail = (shape.layers, 1, shape.head_dim)  # type: ignore[assignment]
+    shape, table, order = check_items(items, segments, out, codec)
+    tail = (2, shape.heads, shape.head_dim) if shape.has_values else (1, shape.head_dim)
     for i, s in enumerate(order.tolist()):
-        values = torch.from_numpy(np.frombuffer(items[s], np.uint8).copy()).view(out.k.dtype)
-        rotate_into(values.view(-1, *tail), table[i : i + 1], rope, out)
+        stored = torch.from_numpy(np.frombuffer(items[s], np.uint8).copy())
+        if codec is None:
+            stored = stored.view(out.k.dtype).view(-1, shape.layers, *tail)
+        else:
+            stored = stored.view(-1, codec.token_bytes)
+        rotate_into(stored, table[i : i + 1], rope, out, codec)
 
 
 def inject(

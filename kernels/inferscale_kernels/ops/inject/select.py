@@ -38,24 +38,28 @@ def rotate_into(
     codec: ItemCodec | None = None,
 ) -> None:
     """`reference.rotate_into`, by the fastest way there is."""
-    if codec is not None or staging.is_cuda or not _compiled(out):
+    if staging.is_cuda or not _compiled(out):
         reference.rotate_into(staging, segments, rope, out, codec)
         return
     from inferscale_kernels.ops.inject import cpu
 
-    cpu.rotate_into(staging, segments, rope, out)
+    cpu.rotate_into(staging, segments, rope, out, codec)
 
 
 def rotate_items_into(
-    items: Sequence[Buffer], segments: Tensor, rope: RopeTable, out: RotatedKV
+    items: Sequence[Buffer],
+    segments: Tensor,
+    rope: RopeTable,
+    out: RotatedKV,
+    codec: ItemCodec | None = None,
 ) -> None:
     """`reference.rotate_items_into`, by the fastest way there is."""
     if not _compiled(out):
-        reference.rotate_items_into(items, segments, rope, out)
+        reference.rotate_items_into(items, segments, rope, out, codec)
         return
     from inferscale_kernels.ops.inject import cpu
 
-    cpu.rotate_items_into(list(items), segments, rope, out)
+    cpu.rotate_items_into(list(items), segments, rope, out, codec)
 
 
 def prepare(shape: ItemShape, rope: RopeTable, dtype: torch.dtype) -> None:

@@ -31,6 +31,8 @@ from inferscale_kernels.rope import NOPE, RopeTable
 GROUP = 32
 """Channels that share one int4 scale."""
 
+_CHUNK_TOKENS = 128
+
 FormatName = Literal["int8", "k8v4"]
 
 
@@ -95,8 +97,15 @@ class ItemCodec:
         shape = item_shape(items)
         if shape._replace(tokens=0) != self.shape:
             raise ValueError(f"items are {shape}, the codec is for {self.shape}: another model")
-        v_codes, k_scales, v_scales, size = self.planes
-        rows = items.new_zeros(shape.tokens, size, dtype=torch.uint8)
+        rows = items.new_zeros(shape.tokens, self.token_bytes, dtype=torch.uint8)
+        # Piece by piece, so that the fp32 copies stay in cache.
+        for start in range(0, shape.tokens, _CHUNK_TOKENS):
+            chunk = slice(start, start + _CHUNK_TOKENS)
+            self._encode_into(items[chunk], rows[chunk])
+        return rows
+
+    def _encode_into(self, items: Tensor, rows: Tensor) -> None:
+        v_codes, k_scales, v_scales, _ = self.planes
         codes, scale = _to_codes(k_plane(items).float() / self.k_scale.to(items.device), 127)
         rows[:, :v_codes] = codes.to(torch.int8).flatten(1).view(torch.uint8)
         rows[:, k_scales:v_scales] = _bytes(scale)
@@ -104,7 +113,6 @@ class ItemCodec:
             codes, scale = self._encode_values(v_plane(items).float())
             rows[:, v_codes : v_codes + codes[0].numel()] = codes.flatten(1)
             rows[:, v_scales : v_scales + scale[0].numel() * 2] = _bytes(scale)
-        return rows
 
     def _encode_values(self, values: Tensor) -> tuple[Tensor, Tensor]:
         if self.name == "int8":
