@@ -4,8 +4,6 @@ Owns the order of checks, embedding and writing. Invariants: everything is bound
 non-empty scope; a write is durable and visible to the next read when its method returns.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +13,13 @@ from inferscale_sidecar.core import Hit, Memory, Scope, Tenant
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.errors import InvalidInput, NotFound, Unsupported
 from inferscale_sidecar.metrics import Metrics
-from inferscale_sidecar.service.message import Note, check_metadata, read_notes
+from inferscale_sidecar.service.message import (
+    Note,
+    check_metadata,
+    name_request,
+    need_scope,
+    read_notes,
+)
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.store import MemoryStore
 from inferscale_sidecar.store.records import (
@@ -29,8 +33,6 @@ from inferscale_sidecar.store.records import (
 )
 
 MAX_PAGE = 1_000
-MAX_MESSAGES = 10_000
-MAX_KEY_CHARS = 256
 
 
 class MemoryService:
@@ -86,7 +88,7 @@ class MemoryService:
             Unsupported: `infer=True`, for there is no extraction yet.
         """
         with self._metrics.operation("add"):
-            _need_scope(scope)
+            need_scope(scope)
             if infer:
                 raise Unsupported(
                     "infer=True needs fact extraction, which is not configured on this server; "
@@ -95,13 +97,7 @@ class MemoryService:
                 )
             metadata = check_metadata(metadata)
             notes = read_notes(messages)
-            if len(notes) > MAX_MESSAGES:
-                raise InvalidInput(
-                    f"{len(notes)} messages in one request, the limit is {MAX_MESSAGES}; send "
-                    "them in several requests",
-                    param="messages",
-                )
-            request = _idempotency(idempotency_key, scope, notes, metadata)
+            request = name_request(idempotency_key, scope, notes, metadata)
             return await self._add(tenant, scope, notes, metadata, request)
 
     async def _add(
@@ -152,7 +148,7 @@ class MemoryService:
             InvalidInput: no scope, or a limit outside 1..`MAX_PAGE`.
         """
         with self._metrics.operation("list"):
-            _need_scope(scope)
+            need_scope(scope)
             if not 1 <= limit <= MAX_PAGE:
                 raise InvalidInput(f"limit is {limit}; it must be 1 to {MAX_PAGE}", param="limit")
             page = await self._store.list_memories(
@@ -208,7 +204,7 @@ class MemoryService:
     async def delete_all(self, tenant: Tenant, scope: Scope) -> Removed:
         """Remove all memories of a scope. Raises InvalidInput without one."""
         with self._metrics.operation("delete"):
-            _need_scope(scope)
+            need_scope(scope)
             removed = await self._store.delete_scope(tenant.id, scope)
             if removed.memories:
                 self._on_write()
@@ -234,7 +230,7 @@ class MemoryService:
     ) -> Sequence[Hit]:
         """The memories closest to the query, best first. Raises InvalidInput as `Searcher` does."""
         with self._metrics.operation("search"):
-            _need_scope(scope)
+            need_scope(scope)
             hits = await self._searcher.search(
                 tenant, scope, query, k=limit, threshold=threshold, filters=filters
             )
@@ -248,26 +244,5 @@ class MemoryService:
         return replace(memory, kv_state="off") if self._is_kv_off() else memory
 
 
-def _need_scope(scope: Scope) -> None:
-    if scope == Scope():
-        raise InvalidInput("at least one of user_id, agent_id and run_id is required")
-
-
 def _not_found(memory_id: str) -> NotFound:
     return NotFound(f"no memory {memory_id[:64]!a}; it does not exist or was deleted")
-
-
-def _idempotency(
-    key: str | None, scope: Scope, notes: Sequence[Note], metadata: dict[str, Any] | None
-) -> IdempotencyKey | None:
-    if key is None:
-        return None
-    if not key or len(key) > MAX_KEY_CHARS or not (key.isascii() and key.isprintable()):
-        raise InvalidInput(
-            f"Idempotency-Key must be 1 to {MAX_KEY_CHARS} printable ASCII characters",
-            param="Idempotency-Key",
-        )
-    ids = [scope.user_id, scope.agent_id, scope.run_id]
-    asked = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    return IdempotencyKey(key, digest)

@@ -3,17 +3,22 @@
 Invariant: what leaves this module can be held by every store, tokenizer and JSON encoder.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from inferscale.protocol.memory import MAX_ID_CHARS, Message, check_text
+from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import InvalidInput
+from inferscale_sidecar.store.records import IdempotencyKey
 
+MAX_MESSAGES = 10_000
 MAX_METADATA_BYTES = 16_384
 MAX_METADATA_DEPTH = 16
 MAX_ROLE_CHARS = 64
+MAX_KEY_CHARS = 256
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
@@ -33,14 +38,21 @@ def read_notes(messages: str | Message | Sequence[Message]) -> list[Note]:
     joined by newlines.
 
     Raises:
-        InvalidInput: a text that cannot be stored; all of the request is refused then.
+        InvalidInput: too many messages, or a text that cannot be stored; all are refused then.
     """
     if isinstance(messages, str):
         messages = [Message(role="user", content=messages)]
     elif isinstance(messages, Message):
         messages = [messages]
     notes = [_read(message, f"messages[{at}]") for at, message in enumerate(messages)]
-    return [note for note in notes if note is not None]
+    kept = [note for note in notes if note is not None]
+    if len(kept) > MAX_MESSAGES:
+        raise InvalidInput(
+            f"{len(kept)} messages in one request, the limit is {MAX_MESSAGES}; send them in "
+            "several requests",
+            param="messages",
+        )
+    return kept
 
 
 def _read(message: Message, where: str) -> Note | None:
@@ -123,3 +135,30 @@ def _check_value(value: Any, depth: int) -> None:
     if isinstance(value, list):
         for each in value:
             _check_value(each, depth + 1)
+
+
+def need_scope(scope: Scope) -> None:
+    """Raises InvalidInput for a scope without any id."""
+    if scope == Scope():
+        raise InvalidInput("at least one of user_id, agent_id and run_id is required")
+
+
+def name_request(
+    key: str | None, scope: Scope, notes: Sequence[Note], metadata: dict[str, Any] | None
+) -> IdempotencyKey | None:
+    """The client's name for an addition, with the digest of all that it depends on.
+
+    Raises:
+        InvalidInput: the key is empty, long, or not printable ASCII.
+    """
+    if key is None:
+        return None
+    if not key or len(key) > MAX_KEY_CHARS or not (key.isascii() and key.isprintable()):
+        raise InvalidInput(
+            f"Idempotency-Key must be 1 to {MAX_KEY_CHARS} printable ASCII characters",
+            param="Idempotency-Key",
+        )
+    ids = [scope.user_id, scope.agent_id, scope.run_id]
+    asked = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return IdempotencyKey(key, digest)

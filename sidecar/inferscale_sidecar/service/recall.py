@@ -13,8 +13,9 @@ from typing import Any, Protocol
 from inferscale.protocol.memory import KvState
 from inferscale_sidecar.compose.order import order, suffix_items
 from inferscale_sidecar.core import Composition, Scope, Tenant
-from inferscale_sidecar.errors import InvalidInput, NotFound
+from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.message import need_scope
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.store import MemoryStore
 
@@ -92,8 +93,7 @@ class RecallService:
             InvalidInput: no scope, or a filter that makes no sense.
         """
         with self._metrics.operation("recall"):
-            if scope == Scope():
-                raise InvalidInput("at least one of user_id, agent_id and run_id is required")
+            need_scope(scope)
             hits = await self._searcher.search(
                 tenant, scope, query, k=k, threshold=threshold, filters=filters
             )
