@@ -97,6 +97,7 @@ def vllm_command(
         *("--scheduling-policy", "priority"),
         "--enable-prompt-tokens-details",
         "--enable-request-id-headers",
+        "--disable-uvicorn-access-log",  # the sidecar looks after its health every other second
         *("--kv-transfer-config", json.dumps(_kv_transfer(config))),
     ]
     env = {SECRET_ENV: secret, "VLLM_NO_USAGE_STATS": "1"}

@@ -1,7 +1,7 @@
 """Starting a command so that it can be watched, stopped and never orphaned.
 
 Owns process groups and log files. Does not own when to start again (`supervisor`).
-Invariant: once `Child.kill` returned, no process of the command's group is left.
+Invariant: once `Child.kill` returned, every process of the command's group has got SIGKILL.
 """
 
 import asyncio

@@ -32,8 +32,11 @@ class Policy:
     stable_after_s: float = 60
     """Ready for this long: earlier crashes are forgotten."""
     poll_s: float = 0.5
-    unhealthy_after: int = 60
-    """Failed probes in a row, `poll_s` apart, after which a running engine counts as hung."""
+    """Between probes of a starting engine."""
+    health_poll_s: float = 2
+    """Between probes of a running engine."""
+    unhealthy_after: int = 15
+    """Failed probes in a row after which a running engine counts as hung."""
 
 
 class Supervisor(HealthBoard):
@@ -132,22 +135,22 @@ class Supervisor(HealthBoard):
                 return f"exit code {exited.result()} while starting"
             if await self._probe():
                 return ""
-            await self._pause(exited)
+            await self._pause(exited, self._policy.poll_s)
         return f"no answer within {self._policy.start_timeout_s:g} s (engine.start_timeout_s)"
 
     async def _until_ill(self, exited: "asyncio.Future[int]") -> str:
         """Watch a ready engine; what ended it."""
         failures = 0
         while failures < self._policy.unhealthy_after:
-            await self._pause(exited)
+            await self._pause(exited, self._policy.health_poll_s)
             if exited.done():
                 return f"exit code {exited.result()} while serving"
             failures = 0 if await self._probe() else failures + 1
         return f"no answer to {failures} health checks in a row"
 
-    async def _pause(self, exited: "asyncio.Future[int]") -> None:
-        """Sleep until the next poll, less if the engine ends before."""
-        nap = asyncio.ensure_future(self._clock.sleep(self._policy.poll_s))
+    async def _pause(self, exited: "asyncio.Future[int]", seconds: float) -> None:
+        """Sleep until the next probe, less if the engine ends before."""
+        nap = asyncio.ensure_future(self._clock.sleep(seconds))
         either: set[asyncio.Future[Any]] = {nap, exited}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

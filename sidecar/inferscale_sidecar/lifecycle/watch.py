@@ -30,6 +30,7 @@ class EngineWatch:
         self._builder = builder
         self._metrics = metrics
         self._verdict: SelfTestResult | None = None
+        self._off_reason = ""
         metrics.engine_up.set_function(lambda: host.board.health.state == "ready")
         metrics.injection_enabled.set_function(lambda: host.client.can_inject)
 
@@ -55,6 +56,8 @@ class EngineWatch:
             self._verdict = await self_test(engine, builder.tokenizer)
             builder.queue.reconnected()
             builder.queue.start()
+        injection = (await engine.status())["injection"]
+        self._off_reason = str(injection["reason"] or "") if not injection["enabled"] else ""
         self._metrics.serve_model(engine.model)
         return self._verdict
 
@@ -78,7 +81,7 @@ class EngineWatch:
 
     def _ready_parts(self) -> dict[str, str]:
         client, verdict = self._host.client, self._verdict
-        parts = {"injection": "on" if client.can_inject else "off"}
+        parts = {"injection": "on" if client.can_inject else _line("off", self._off_reason)}
         if verdict is not None:
             name = {True: "passed", False: "failed", None: "not run"}[verdict.passed]
             parts["self_test"] = _line(name, verdict.detail)

@@ -11,7 +11,7 @@ import pytest
 from inferscale_sidecar.engine.process import Command, GroupLauncher
 from inferscale_sidecar.engine.supervisor import Policy, Supervisor
 
-from .rig import FAKE, FAST, MakeRig, Rig, is_alive
+from .rig import FAKE, FAST, MakeRig, Rig, eventually, is_alive
 
 
 @pytest.fixture
@@ -41,4 +41,5 @@ async def make_rig(tmp_path: Path) -> AsyncIterator[MakeRig]:
     yield make
     for rig in made:
         await rig.supervisor.stop()
-        assert not any(is_alive(pid) for pid in rig.pids()), "the test left processes behind"
+        # What SIGKILL was sent to takes a moment to be gone.
+        await eventually(lambda rig=rig: not any(is_alive(pid) for pid in rig.pids()), 5)

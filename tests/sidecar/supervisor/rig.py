@@ -8,7 +8,14 @@ from pathlib import Path
 from inferscale_sidecar.engine.supervisor import Policy, Supervisor
 
 FAKE = Path(__file__).with_name("fake_engine.py")
-FAST = Policy(start_timeout_s=10, stop_timeout_s=1, max_restarts=3, backoff_s=0.01, poll_s=0.02)
+FAST = Policy(
+    start_timeout_s=10,
+    stop_timeout_s=1,
+    max_restarts=3,
+    backoff_s=0.01,
+    poll_s=0.02,
+    health_poll_s=0.02,
+)
 
 
 def is_alive(pid: int) -> bool:
@@ -35,7 +42,9 @@ class Rig:
     log: Path
 
     def pids(self) -> list[int]:
-        """The server's pid and its child's."""
+        """The server's pid and its child's; [] if it did not come that far."""
+        if not self.pids_file.exists():
+            return []
         return [int(word) for word in self.pids_file.read_text().split()]
 
     async def until(self, state: str) -> None:

@@ -11,7 +11,9 @@ from inferscale_sidecar.engine.process import Command
 from inferscale_sidecar.engine.supervisor import Policy, Supervisor
 from inferscale_sidecar.errors import EngineUnavailable
 
-POLICY = Policy(max_restarts=4, backoff_s=1, backoff_max_s=5, stable_after_s=60, poll_s=1)
+POLICY = Policy(
+    max_restarts=4, backoff_s=1, backoff_max_s=5, stable_after_s=60, poll_s=1, health_poll_s=1
+)
 
 
 class FakeClock:
@@ -89,7 +91,7 @@ async def run(
 
 
 async def test_backoff_doubles_up_to_its_limit() -> None:
-    policy = replace(POLICY, poll_s=0.25)
+    policy = replace(POLICY, poll_s=0.25, health_poll_s=0.25)
     _, launcher, clock = await run([0.5], policy=policy)
     assert [nap for nap in clock.naps if nap != 0.25] == [1, 2, 4, 5]
     assert len(launcher.children) == 5

@@ -26,8 +26,7 @@ async def test_start_serves_and_stop_leaves_nothing(make_rig: MakeRig) -> None:
     assert is_alive(core)
     await rig.supervisor.stop()
     assert rig.supervisor.health.state == "stopped"
-    assert not is_alive(server)
-    assert not is_alive(core)
+    await eventually(lambda: not is_alive(server) and not is_alive(core), 1)
 
 
 async def test_killed_engine_is_restarted_and_its_child_does_not_survive(
@@ -59,7 +58,7 @@ async def test_crash_loop_ends_with_the_reason_and_the_log(make_rig: MakeRig) ->
 async def test_stop_during_start(make_rig: MakeRig) -> None:
     rig = await make_rig("--delay", "60")
     await rig.supervisor.start()
-    await eventually(rig.pids_file.exists)
+    await eventually(lambda: len(rig.pids()) == 2)
     waiting = asyncio.create_task(rig.supervisor.wait_ready())
     await asyncio.sleep(0)
     await rig.supervisor.stop()
@@ -73,14 +72,13 @@ async def test_stop_kills_an_engine_that_ignores_sigterm(make_rig: MakeRig) -> N
     await rig.supervisor.wait_ready()
     async with asyncio.timeout(FAST.stop_timeout_s + 3):
         await rig.supervisor.stop()
-    assert not any(is_alive(pid) for pid in rig.pids())
+    await eventually(lambda: not any(is_alive(pid) for pid in rig.pids()), 1)
 
 
 async def test_start_timeout_names_the_setting(make_rig: MakeRig) -> None:
     policy = replace(FAST, start_timeout_s=0.2, max_restarts=0)
     rig = await make_rig("--delay", "60", policy=policy)
     await rig.supervisor.start()
-    await eventually(rig.pids_file.exists)
     with pytest.raises(EngineUnavailable, match=r"engine\.start_timeout_s"):
         await rig.supervisor.wait_ready()
 
@@ -125,8 +123,7 @@ async def test_engine_dies_with_a_sidecar_that_is_killed(
     assert process.stdin is not None
     process.stdin.close()
     await asyncio.wait_for(process.wait(), 5)
-    assert not is_alive(server)
-    assert not is_alive(core)
+    await eventually(lambda: not is_alive(server) and not is_alive(core), 1)
 
 
 async def test_guard_passes_the_exit_code_on() -> None:
