@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import triton
@@ -62,3 +63,20 @@ def test_resources_are_those_of_the_committed_table(compiled: dict[str, object])
         "the kernels changed: look at the difference, then "
         "`python -m inferscale_kernels.resources > kernels/inferscale_kernels/resources.json`"
     )
+
+
+def test_the_documented_example_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    example = text.split("```python\n")[1].split("```")[0]
+    exec(compile(example, "docs/kernels.md", "exec"), {})
+
+
+def test_the_documented_registers_are_the_tables() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    for row in COMMITTED["rows"]:
+        label = f"| {row['op']}, {row['model']}"
+        label += f", {row['items']} items" if row["items"] != "bf16" else ""
+        label += f", {row['cache']} cache |" if row["cache"] != "bf16" else " |"
+        line = next(line for line in text.splitlines() if line.startswith(label))
+        column = 2 + list(TARGETS).index(row["target"])
+        assert line.split("|")[column].strip() == str(row["registers"]), row

@@ -1,8 +1,13 @@
 """Put stored KV into the engine: gather, turn K to its new position, scatter."""
 
 from inferscale_kernels.ops.inject.contract import RotatedKV, empty_kv, empty_of
-from inferscale_kernels.ops.inject.reference import inject
-from inferscale_kernels.ops.inject.select import prepare, rotate, rotate_into, rotate_items_into
+from inferscale_kernels.ops.inject.select import (
+    inject,
+    prepare,
+    rotate,
+    rotate_into,
+    rotate_items_into,
+)
 
 __all__ = [
     "RotatedKV",

@@ -1,6 +1,7 @@
-"""Which implementation of the rotation serves a call.
+"""Which implementation of inject serves a call.
 
-Owns: the choice. Does not own: any of the implementations.
+Owns: the choice. Does not own: any of the implementations, or the engine's self-test, which may
+switch the fused kernel off.
 Invariant: the choice changes time, never bits.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from inferscale_kernels.caches import CacheTable
 from inferscale_kernels.layout import ItemShape
 from inferscale_kernels.ops.inject import reference
 from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, empty_kv
@@ -21,6 +23,9 @@ from inferscale_kernels.segments import segment_table, target_tokens
 
 HAS_COMPILED_LOOP = importlib.util.find_spec("numba") is not None
 """numba comes with vLLM; without it the CPU path is the reference."""
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+"""Triton comes with torch for CUDA."""
 
 
 def rotate(staging: Tensor, segments: Tensor, rope: RopeTable) -> RotatedKV:
@@ -60,6 +65,28 @@ def rotate_items_into(
     from inferscale_kernels.ops.inject import cpu
 
     cpu.rotate_items_into(list(items), segments, rope, out, codec)
+
+
+def inject(
+    staging: Tensor,
+    segments: Tensor,
+    slots: Tensor,
+    rope: RopeTable,
+    caches: CacheTable,
+    codec: ItemCodec | None = None,
+) -> None:
+    """`reference.inject`: on CUDA as one fused launch, which does not wait for the device."""
+    if caches.views[0].device.type != "cuda" or not HAS_TRITON:
+        reference.inject(staging, segments, slots, rope, caches, codec)
+        return
+    if codec is None:
+        from inferscale_kernels.ops.inject import triton
+
+        triton.inject(staging, segments, slots, rope, caches)
+        return
+    from inferscale_kernels.ops.inject import triton_codes
+
+    triton_codes.inject_codes(staging, segments, slots, rope, caches, codec)
 
 
 def prepare(shape: ItemShape, rope: RopeTable, dtype: torch.dtype) -> None:
