@@ -66,7 +66,8 @@ Maya sends her sister a postcard from every trip.
 QUESTIONS = (
     "What is the name of Maya's cat?",
     "Which city does Maya live in?",
-    "What instrument does Maya play?",
+    "What does Maya's sister do?",
+    "What is Maya allergic to?",
 )
 # One question a measurement: another question recalls another list, so no list was seen before.
 TOPICS = (
@@ -80,7 +81,7 @@ SIZES = (5, 20, 50)
 
 
 def ask(memory: Memory) -> None:
-    """Three questions, each with the twenty memories that fit it best."""
+    """A few questions, each with the twenty memories that fit it best."""
     for question in QUESTIONS:
         handle = memory.recall(question, user_id=USER, k=20)
         answer = memory.chat(question, memory=handle, temperature=0, max_tokens=32)

@@ -9,7 +9,7 @@ from inferscale.protocol.memory import KvState
 
 @dataclass(frozen=True)
 class Tenant:
-    """Who is asking. `salt` (32 random bytes) keeps equal texts of two tenants apart in the bank."""
+    """Who is asking. `salt` (32 random bytes) keeps equal texts of two tenants apart."""
 
     id: str
     name: str
@@ -70,7 +70,7 @@ class CompositionItem:
 
 @dataclass(frozen=True)
 class Composition:
-    """What a handle stands for: an ordered list (best last) that always renders to the same bytes."""
+    """What a handle stands for: an ordered list, best last, that always renders the same."""
 
     handle: str
     tenant_id: str
@@ -93,7 +93,7 @@ class BuildItem:
 
 @dataclass(frozen=True)
 class KvItem:
-    """A memory version whose KV the bank holds, under `key`, in the namespace of engine `fingerprint`.
+    """A memory version whose KV the bank holds, under `key`, for the engine `fingerprint`.
 
     `context_ids` are the memory ids it was encoded behind: deleting one makes this item stale.
     """

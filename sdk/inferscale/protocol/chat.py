@@ -1,18 +1,20 @@
-"""The `memory` field of `/v1/chat/completions` and `/v1/completions`, and the report that answers it."""
+"""The `memory` field of `/v1/chat/completions` and `/v1/completions`, and the report on it."""
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from inferscale.protocol.memory import MAX_RECALL_ITEMS, Scope, Text, Wire
-from pydantic import BaseModel
 
 REPORT_HEADER = "x-inferscale-request-id"
 """Response header that names the report of a request, for clients that stream."""
 
 
 class MemoryField(Scope):
-    """Which memory goes into a request: a handle, or a scope to recall from (last user message = query)."""
+    """Which memory goes into a request: a handle, or a scope to recall from.
+
+    Without `query`, the last user message is the query.
+    """
 
     handle: str | None = None
     query: Text | None = None
@@ -48,7 +50,7 @@ class MemoryReport(Wire):
     handle: str | None = None
     items: int = 0
     mode: Literal["injected", "partial", "text", "none"]
-    """injected: all items that may be were; partial: some; text: prefilled; none: no memory found."""
+    """injected: all items that may be were; partial: some; text: prefilled; none: nothing found."""
     reason: str | None = None
     """Why not everything was injected (see the docs page on fallback reasons); None if it was."""
     tokens: TokenCounts | None = None

@@ -1,9 +1,9 @@
-"""What the sidecar says to the connector inside vLLM. Standard library only: vLLM's processes import it.
+"""What the sidecar says to the connector inside vLLM. Standard library only: vLLM imports it.
 
 Two channels. *Requests* carry `kv_transfer_params["inferscale"]` with an operation, signed with the
-secret that the sidecar and the engine share (environment variable `INFERSCALE_ENGINE_SECRET`), so that
-no other client of the engine can name items. The *control plane* is an ASGI middleware in vLLM's API
-server (`--middleware inferscale_vllm.control.ControlPlane`) under `/inferscale/`.
+secret that the sidecar and the engine share (environment variable `INFERSCALE_ENGINE_SECRET`), so
+that no other client of the engine can name items. The *control plane* is an ASGI middleware in
+vLLM's API server (`--middleware inferscale_vllm.control.ControlPlane`) under `/inferscale/`.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def sign(secret: str, params: Mapping[str, Any]) -> str:
 
 
 def is_signed(secret: str, params: Mapping[str, Any]) -> bool:
-    """Constant-time check of `params["auth"]`. False for anything that is not a proper signature."""
+    """Constant-time check of `params["auth"]`. False for anything but a proper signature."""
     given = params.get("auth")
     return isinstance(given, str) and hmac.compare_digest(given, sign(secret, params))
 
