@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 
-from inferscale._version import __version__
 from inferscale_sidecar.api.app import create_app
 from inferscale_sidecar.api.auth import writing_tenant
 from inferscale_sidecar.api.routes.chat import chat_router
@@ -55,8 +54,17 @@ class Services:
     metrics: Metrics
 
 
+def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
+    """What tells the metrics of chats and builds, by the name of the served model."""
+    return MetricsRecorder(metrics, lambda: engine.model)
+
+
 def make_builder(
-    config: Config, store: MemoryStore, engine: Engine, load: Callable[[], ChatTokenizer]
+    config: Config,
+    store: MemoryStore,
+    engine: Engine,
+    metrics: Metrics,
+    load: Callable[[], ChatTokenizer],
 ) -> Builder | None:
     """The builder; None with a warning if this model's memory can only be served as text.
 
@@ -73,15 +81,26 @@ def make_builder(
     lists = ListTokenizer.for_model(tokenizer)
     warmer = PrefixWarmer(engine)
     limits = WindowLimits(items=config.inject.window_items, context=config.inject.previous_items)
-    queue = BuildQueue(store, engine, lists, limits=limits, on_connect=warmer.clear)
+    queue = BuildQueue(
+        store,
+        engine,
+        lists,
+        limits=limits,
+        on_connect=warmer.clear,
+        recorder=make_recorder(metrics, engine),
+    )
     return Builder(tokenizer, lists, queue, warmer)
 
 
 def make_services(
-    config: Config, store: MemoryStore, embedder: Embedder, engine: Engine, builder: Builder | None
+    config: Config,
+    store: MemoryStore,
+    embedder: Embedder,
+    engine: Engine,
+    metrics: Metrics,
+    builder: Builder | None,
 ) -> Services:
     """The use cases over their ports."""
-    metrics = Metrics(__version__)
 
     def fingerprint() -> str | None:
         try:
@@ -111,7 +130,7 @@ def make_services(
         recall,
         store,
         frame,
-        recorder=MetricsRecorder(metrics, lambda: engine.model),
+        recorder=make_recorder(metrics, engine),
         placement=builder.lists.placement if builder else "system",
         finder=PrefixFinder(engine, builder.lists) if builder else None,
         warmer=builder.warmer if builder else None,

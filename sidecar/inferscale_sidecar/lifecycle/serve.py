@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
+from inferscale._version import __version__
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder, SentenceTransformerEmbedder
 from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_device
@@ -19,6 +20,7 @@ from inferscale_sidecar.lifecycle.host import EngineHost, attach, supervise
 from inferscale_sidecar.lifecycle.http import StopSignal, bind, serving
 from inferscale_sidecar.lifecycle.parts import Builder, make_app, make_builder, make_services
 from inferscale_sidecar.lifecycle.watch import EngineWatch
+from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.store import MemoryStore, SqlStore
 
 Detail = Callable[[str], None]
@@ -82,11 +84,12 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
         store = await stack.enter_async_context(_store(config))
         embedder = await stack.enter_async_context(_embedder(config, store))
     path = model.path if model else await _attached_model(host)
+    metrics = Metrics(__version__)
     builder = await asyncio.to_thread(
-        make_builder, config, store, host.client, lambda: ChatTokenizer.load(path)
+        make_builder, config, store, host.client, metrics, lambda: ChatTokenizer.load(path)
     )
-    services = make_services(config, store, embedder, host.client, builder)
-    watch = EngineWatch(host, builder, services.metrics)
+    services = make_services(config, store, embedder, host.client, metrics, builder)
+    watch = EngineWatch(host, builder, metrics)
     await stack.enter_async_context(_building(builder))
     app = make_app(services, host.client, watch.readiness)
     drain_s, on_drain = config.server.drain_timeout_s, host.board.begin_drain
