@@ -25,6 +25,8 @@ COMMANDS = (
     "status",
     "doctor",
     "version",
+    "tenants create",
+    "tenants list",
     "keys create",
     "keys list",
     "keys revoke",

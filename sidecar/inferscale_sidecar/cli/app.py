@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 keys = typer.Typer(help="API keys, straight in the database.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
+tenants = typer.Typer(help="Tenants, straight in the database.", no_args_is_help=True)
+app.add_typer(tenants, name="tenants")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 ConfigFile = Annotated[
@@ -151,6 +153,27 @@ def version(as_json: Json = False) -> None:
     found = versions()
     text = "\n".join(f"{name:<12} {value or 'not installed'}" for name, value in found.items())
     Output(as_json=as_json).data(found, text)
+
+
+@tenants.command("create")
+def tenants_create(
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Make a tenant: nothing of it is shared with the others. Then make a key for it."""
+    from inferscale_sidecar.cli.keys import create_tenant
+
+    raise typer.Exit(create_tenant(_load(config, sets), Output(as_json=as_json), name))
+
+
+@tenants.command("list")
+def tenants_list(config: ConfigFile = None, sets: Sets = None, as_json: Json = False) -> None:
+    """List the tenants."""
+    from inferscale_sidecar.cli.keys import list_tenants
+
+    raise typer.Exit(list_tenants(_load(config, sets), Output(as_json=as_json)))
 
 
 @keys.command("create")

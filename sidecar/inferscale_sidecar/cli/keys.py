@@ -1,4 +1,4 @@
-"""`keys`: a tenant's API keys, straight in the database; the sidecar need not run."""
+"""`tenants` and `keys`: who may call, straight in the database; the sidecar need not run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -6,11 +6,35 @@ from contextlib import asynccontextmanager
 
 from inferscale_sidecar.cli.output import OK, Output
 from inferscale_sidecar.config import Config
+from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.store import SqlStore
 from inferscale_sidecar.store.records import ApiKey
+
+
+def create_tenant(config: Config, output: Output, name: str) -> int:
+    """Make a tenant: its memories, handles, keys and caches are apart from all others'."""
+
+    async def work() -> dict[str, object]:
+        async with _service(config) as tenants:
+            return _tenant_row(await tenants.create_tenant(name))
+
+    row = asyncio.run(work())
+    output.data(row, f"created {row['name']}")
+    return OK
+
+
+def list_tenants(config: Config, output: Output) -> int:
+    """Print all tenants, oldest first."""
+
+    async def work() -> list[dict[str, object]]:
+        async with _service(config) as tenants:
+            return [_tenant_row(tenant) for tenant in await tenants.list_tenants()]
+
+    output.table("tenants", asyncio.run(work()), ("id", "name"))
+    return OK
 
 
 def create_key(
@@ -53,19 +77,30 @@ def revoke_key(config: Config, output: Output, tenant: str, key_id: str) -> int:
 
 
 @asynccontextmanager
-async def _tenants(config: Config, name: str) -> AsyncIterator[tuple[TenantService, str]]:
+async def _service(config: Config) -> AsyncIterator[TenantService]:
     config.home.mkdir(parents=True, exist_ok=True)
     store = SqlStore(config.store_url)
     try:
         await store.start()
-        tenants = TenantService(store, Metrics())
+        yield TenantService(store, Metrics())
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _tenants(config: Config, name: str) -> AsyncIterator[tuple[TenantService, str]]:
+    async with _service(config) as tenants:
         for tenant in await tenants.list_tenants():
             if name in (tenant.name, tenant.id):
                 yield tenants, tenant.id
                 return
-        raise NotFound(f"no tenant {name!r}; the first one is called 'default'")
-    finally:
-        await store.close()
+        raise NotFound(
+            f"no tenant {name!r}; `tenants list` shows them, `tenants create {name}` makes it"
+        )
+
+
+def _tenant_row(tenant: Tenant) -> dict[str, object]:
+    return {"id": tenant.id, "name": tenant.name}
 
 
 def _row(key: ApiKey) -> dict[str, object]:

@@ -78,6 +78,18 @@ def test_keys_are_made_listed_and_revoked(cli: Run) -> None:
     assert listed["keys"][0]["revoked_at"] is not None
 
 
+def test_tenants_are_made_and_listed_and_have_keys_of_their_own(cli: Run) -> None:
+    code, made = cli("tenants", "create", "acme")
+    assert code == 0
+    _, listed = cli("tenants", "list")
+    assert [tenant["name"] for tenant in listed["tenants"]] == ["default", "acme"]
+    assert cli("keys", "create", "laptop", "--tenant", "acme")[0] == 0
+    assert len(cli("keys", "list", "--tenant", made["id"])[1]["keys"]) == 1
+    assert cli("keys", "list")[1]["keys"] == []
+    assert cli("tenants", "create", "acme")[0] == 1
+    assert cli("tenants", "create", "")[0] == 2
+
+
 def test_key_errors(cli: Run) -> None:
     assert cli("keys", "list", "--tenant", "nobody")[0] == 1
     assert cli("keys", "revoke", "nothing")[0] == 1
