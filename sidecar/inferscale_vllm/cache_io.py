@@ -29,10 +29,9 @@ def write(layer: Any, writer: Callable[..., None], k: Any, v: Any, slots: torch.
 
 def reader_for(layer: Any) -> Reader | None:
     """The reader of a layer's layout, or None if the layout is not known."""
-    isa = getattr(layer, "isa", None)
     if layer.kv_cache.dim() != 4 or layer.kv_cache.dtype != layer_dtype(layer):
         return None
-    return READERS.get(isa) if isa else None
+    return READERS.get(getattr(layer, "isa", None))
 
 
 def layer_dtype(layer: Any) -> torch.dtype:
@@ -81,6 +80,20 @@ def read_cpu_amx(
     return keys[block, :, offset], values[block, :, offset]
 
 
-READERS: dict[str, Reader] = {"vec": read_cpu_vec, "vec16": read_cpu_vec, "amx": read_cpu_amx}
+def read_plain(
+    cache: torch.Tensor, slots: torch.Tensor, head_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Reads strided pages `[B, H, N, K|V]` as the CUDA backends keep them. As `read_cpu_vec`."""
+    block, offset = slots // cache.shape[2], slots % cache.shape[2]
+    tokens = cache[block, :, offset]
+    return tokens[..., :head_size], tokens[..., head_size:]
+
+
+READERS: dict[str | None, Reader] = {
+    "vec": read_cpu_vec,
+    "vec16": read_cpu_vec,
+    "amx": read_cpu_amx,
+    None: read_plain,
+}
 """CPU attention packs pages by instruction set (`layer.isa`). Vouched for by the start-up round
 trip only."""

@@ -171,7 +171,7 @@ class Scheduler:
         return found
 
     def _is_intact(self, key: str, header: ItemHeader) -> bool:
-        """Whether the item's KV is whole on every rank; a broken one is retired, so it is rebuilt."""
+        """Whether an item's KV is whole on every rank; a broken one is retired, to be rebuilt."""
         intact = all(bank.is_intact(key, header) for bank in self._banks)
         if not intact:
             self._counters["corrupt_items"] += 1

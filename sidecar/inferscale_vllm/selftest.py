@@ -53,9 +53,10 @@ def _check_round_trip(
         if reader is None:
             continue
         block_size = module.kv_cache.shape[2]
-        slots = torch.arange(block_size + 1, block_size + 1 + _NUM_TOKENS, dtype=torch.int64)
-        k = torch.randn(shape, generator=generator).to(dtype)
-        v = torch.randn(shape, generator=generator).to(dtype)
+        device = module.kv_cache.device
+        slots = torch.arange(block_size + 1, block_size + 1 + _NUM_TOKENS, device=device)
+        k = torch.randn(shape, generator=generator).to(device, dtype)
+        v = torch.randn(shape, generator=generator).to(device, dtype)
         cache_io.write(module, writer, k, v, slots)
         got_k, got_v = reader(module.kv_cache, slots, layers.head_size)
         zero = torch.zeros_like(k)
@@ -91,8 +92,9 @@ def _check_rotation(layers: AttentionLayers, rope: RopeTable, dtype: torch.dtype
 
 
 def _rotated(module: object, raw: torch.Tensor, position: int) -> torch.Tensor:
-    positions = torch.tensor([position])
-    query, key = raw.clone(), raw.clone()
+    device = module.cos_sin_cache.device  # type: ignore[attr-defined]
+    query, key = raw.clone().to(device), raw.clone().to(device)
+    positions = torch.tensor([position], device=device)
     _, turned = module.forward_native(positions, query, key)  # type: ignore[attr-defined]
-    result: torch.Tensor = turned
+    result: torch.Tensor = turned.cpu()
     return result

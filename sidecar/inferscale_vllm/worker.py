@@ -1,9 +1,10 @@
 """The worker's half: fills cache slots from the bank before the forward, stores captured items
 after it.
 
-Owns the staging buffers and the data path bank → staging → rotation → the backend's writer.
-Contract: vLLM `KVConnectorBase_V1`, worker side. Invariant: a slot that was promised is filled with
-the right item, or its block is reported as failed.
+Owns the data path: items are read where they lie in the bank's memory map, turned to their new
+positions for all layers at once, and handed to the backend's own writer layer by layer. Contract:
+vLLM `KVConnectorBase_V1`, worker side. Invariant: a slot that was promised is filled with the right
+item, or its block is reported as failed.
 """
 
 import logging
@@ -11,7 +12,8 @@ import logging
 import numpy as np
 import torch
 
-from inferscale_kernels.ops.inject import RotatedKV, rotate_into
+from inferscale_kernels.layout import ItemShape
+from inferscale_kernels.ops.inject import RotatedKV, prepare, rotate_items_into
 from inferscale_kernels.rope import RopeTable
 from inferscale_vllm import cache_io
 from inferscale_vllm.bank import Bank, BankFull, ItemHeader, checksum
@@ -50,17 +52,20 @@ class Worker:
         self._bank = bank
         self._state = state
         self._verify_writes = verify_writes
-        self._staging = torch.empty((0, *layers.token_shape), dtype=dtype)
-        self._out = RotatedKV(torch.empty(0), torch.empty(0))
+        self._dtype = dtype
+        self._device = layers.modules[0].kv_cache.device
+        self._out = RotatedKV(torch.empty(0, 0), torch.empty(0, 0))
         self._metadata = StepMetadata()
         self._is_loaded = True
         self._failed_block_ids: set[int] = set()
         self.capturer = Capturer(layers)
+        num_layers, _, heads, size = layers.token_shape
+        prepare(ItemShape(0, num_layers, heads, size, True), rope, dtype)
 
     @property
     def token_bytes(self) -> int:
         """KV bytes of one token over all layers of this rank."""
-        return int(np.prod(self._layers.token_shape)) * self._staging.element_size()
+        return int(np.prod(self._layers.token_shape)) * self._dtype.itemsize
 
     # -- loading
 
@@ -89,53 +94,41 @@ class Worker:
     def _fill(self, loads: list[Load]) -> None:
         total = sum(s.num_tokens for load in loads for s in load.segments)
         self._reserve(total)
-        table = self._gather(loads)
         out = RotatedKV(self._out.k[:, :total], self._out.v[:, :total])
-        rotate_into(self._staging[:total], table, self._rope, out)
-        num_groups = len(loads[0].slots)
+        self._gather(loads, out)
         slots = [
             torch.from_numpy(np.concatenate([load.slots[g] for load in loads]))
-            for g in range(num_groups)
+            for g in range(len(loads[0].slots))
         ]
         self._write(out, slots)
         if self._verify_writes:
             self._verify(loads, out, slots)
 
     def _reserve(self, num_tokens: int) -> None:
-        """Grows the staging and output buffers; they are kept, because page faults cost more than
-        the copy."""
-        if len(self._staging) >= num_tokens:
+        """Grows the output buffers; they are kept, because page faults cost more than the copy."""
+        if self._out.k.shape[1] >= num_tokens:
             return
         capacity = max(1024, 1 << (num_tokens - 1).bit_length())
         num_layers, _, heads, size = self._layers.token_shape
-        dtype = self._staging.dtype
-        self._staging = torch.empty((capacity, *self._layers.token_shape), dtype=dtype)
+        shape = (num_layers, capacity, heads, size)
         self._out = RotatedKV(
-            torch.empty((num_layers, capacity, heads, size), dtype=dtype),
-            torch.empty((num_layers, capacity, heads, size), dtype=dtype),
+            torch.empty(shape, dtype=self._dtype), torch.empty(shape, dtype=self._dtype)
         )
 
-    def _gather(self, loads: list[Load]) -> torch.Tensor:
-        """Copies every piece from the memory map into the staging buffer: one memcpy each.
-
-        Returns:
-            Segment table, int64 [S, 4] (source row, tokens, shift, target row).
-        """
+    def _gather(self, loads: list[Load], out: RotatedKV) -> None:
+        """Reads and turns every piece; token rows of `out` are in the order of the loads' slots."""
         rows: list[tuple[int, int, int, int]] = []
-        staging = self._staging.view(torch.uint8).numpy().reshape(len(self._staging), -1)
+        items: list[memoryview] = []
         at = 0
         with self._bank.reading() as reader:
-            for load in loads:
-                for piece in load.segments:
-                    kv = reader.kv(piece.key)
-                    if kv is None:
-                        raise KeyError(f"item {piece.key} left the bank after it was promised")
-                    source = np.frombuffer(kv, np.uint8).reshape(-1, self.token_bytes)
-                    end = at + piece.num_tokens
-                    staging[at:end] = source[piece.source : piece.source + piece.num_tokens]
-                    rows.append((at, piece.num_tokens, piece.shift, at))
-                    at = end
-        return torch.tensor(rows, dtype=torch.int64)
+            for piece in (piece for load in loads for piece in load.segments):
+                kv = reader.kv(piece.key)
+                if kv is None:
+                    raise KeyError(f"item {piece.key} left the bank after it was promised")
+                items.append(kv)
+                rows.append((piece.source, piece.num_tokens, piece.shift, at))
+                at += piece.num_tokens
+            rotate_items_into(items, torch.tensor(rows, dtype=torch.int64), self._rope, out)
 
     def _write(self, out: RotatedKV, slots: list[torch.Tensor]) -> None:
         kept = [None if bool((s >= 0).all()) else (s >= 0).nonzero().flatten() for s in slots]
@@ -145,6 +138,7 @@ class Worker:
             rows = kept[group]
             if rows is not None:
                 k, v, where = k[rows], v[rows], where[rows]
+            k, v, where = (t.to(self._device) for t in (k, v, where))
             cache_io.write(module, self.capturer.writers[index], k, v, where)
 
     def _verify(self, loads: list[Load], out: RotatedKV, slots: list[torch.Tensor]) -> None:
