@@ -1,0 +1,69 @@
+"""A sidecar to talk to, served by the project's own interpreter, and a user nobody else has."""
+
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from inferscale import Memory
+
+ROOT = Path(__file__).parents[2]
+PYTHON_ENV = "INFERSCALE_SIDECAR_PYTHON"
+"""The interpreter that has the sidecar installed; default: the project's .venv."""
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    url: str
+
+    def sent(self) -> list[dict[str, Any]]:
+        """What the engine was sent since the last look."""
+        bodies: list[dict[str, Any]] = httpx.get(f"{self.url}/test/bodies").json()
+        return bodies
+
+    def advance(self, *, days: float) -> None:
+        """Moves the sidecar's clock, which lets handles expire."""
+        httpx.post(f"{self.url}/test/advance/{days}").raise_for_status()
+
+
+@pytest.fixture(scope="session")
+def sidecar_python() -> Path:
+    python = Path(os.environ.get(PYTHON_ENV) or ROOT / ".venv" / "bin" / "python")
+    if not python.exists():
+        pytest.skip(f"no interpreter with the sidecar at {python}; set {PYTHON_ENV}")
+    return python
+
+
+@pytest.fixture(scope="session")
+def running(sidecar_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    folder = tmp_path_factory.mktemp("sidecar")
+    argv = [str(sidecar_python), str(Path(__file__).with_name("served.py")), str(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url, "the sidecar did not start; its errors are above"
+        yield Sidecar(url)
+        process.terminate()
+
+
+@pytest.fixture
+def sidecar(running: Sidecar) -> Sidecar:
+    running.sent()
+    return running
+
+
+@pytest.fixture
+def memory(sidecar: Sidecar) -> Iterator[Memory]:
+    with Memory(sidecar.url) as memory:
+        yield memory
+
+
+@pytest.fixture
+def user() -> str:
+    return f"user-{uuid.uuid4().hex}"
