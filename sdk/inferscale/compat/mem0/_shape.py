@@ -1,0 +1,68 @@
+"""The SDK's records → Mem0's plain dicts, which `json.dumps` writes as they are.
+
+Invariant: the keys are Mem0's, in its order; ids and labels that are not set are absent.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from inferscale import AddedMemory, HistoryRecord, MemoryRecord, SearchHit
+
+_PROMOTED = ("user_id", "agent_id", "run_id", "actor_id", "role")
+_OTHERS = ("attributed_to", "expiration_date", "score_details")
+_EVENTS = {"NOOP": "NONE"}
+
+
+def item(record: MemoryRecord, **score: float | None) -> dict[str, Any]:
+    """A memory as `get` (`score=None`), `get_all` (no score) and `search` show it."""
+    shown: dict[str, Any] = {
+        "id": record.id,
+        "memory": record.memory,
+        "hash": record.hash,
+        "metadata": record.metadata or None,
+        **score,
+        "created_at": record["created_at"],
+        "updated_at": record["updated_at"],
+    }
+    for name in (*_PROMOTED, *_OTHERS):
+        if record.get(name) is not None:
+            shown[name] = record[name]
+    return shown
+
+
+def found(hits: Iterable[SearchHit]) -> dict[str, Any]:
+    """Result of `search`."""
+    return {"results": [item(hit, score=hit.score) for hit in hits]}
+
+
+def added(results: Iterable[AddedMemory]) -> dict[str, Any]:
+    """Result of `add`. A message stored verbatim says whose it is, as with `infer=False`."""
+    return {"results": [_added(each) for each in results]}
+
+
+def _added(each: AddedMemory) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": each.id, "memory": each.memory}
+    shown["event"] = _EVENTS.get(each.event, each.event)
+    if each.role is not None:
+        shown |= {"actor_id": each.actor_id, "role": each.role}
+    return shown
+
+
+def history(rows: Sequence[HistoryRecord], memory: MemoryRecord | None) -> list[dict[str, Any]]:
+    """Rows of `history`, oldest first. `memory` is the current one, if it is still there."""
+    return [
+        {
+            "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{row.memory_id}/{row.version}/{row.event}")),
+            "memory_id": row.memory_id,
+            "old_memory": row.old_memory,
+            "new_memory": row.new_memory,
+            "event": row.event,
+            "created_at": rows[0]["created_at"],
+            "updated_at": row["created_at"],
+            "is_deleted": row.is_deleted,
+            "actor_id": memory.actor_id if memory else None,
+            "role": memory.role if memory else None,
+        }
+        for row in rows
+    ]
