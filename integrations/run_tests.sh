@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Tests of the integrations, each against its framework in an environment of its own, for the
+# frameworks exclude each other's dependencies. The sidecar runs in the project's .venv.
+#
+#   integrations/run_tests.sh                      every framework
+#   integrations/run_tests.sh langchain            one
+#   integrations/run_tests.sh langchain -m engine  with arguments for pytest
+#
+# PYTHON: the interpreter to make environments with. VENVS: where they are kept.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+venvs=${VENVS:-$root/.cache/integrations}
+frameworks=(langchain)
+# What the tests need beside the extra. The suites change what they ask for: they are pinned.
+declare -A tools=(
+  [langchain]="langchain-tests==1.1.9"
+)
+
+if [[ $# -gt 0 && $1 != -* ]]; then
+  frameworks=("$1")
+  shift
+fi
+
+for name in "${frameworks[@]}"; do
+  [[ -n ${tools[$name]:-} ]] || { echo "no framework $name; there are: ${!tools[*]}" >&2; exit 2; }
+  venv=$venvs/$name
+  stamp=$venv/.installed-$(cat "$root/pyproject.toml" "$0" | cksum | tr ' ' '-')
+  if [[ ! -e $stamp ]]; then
+    echo "==> installing $name into $venv"
+    "${PYTHON:-python3}" -m venv "$venv"
+    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-compile \
+      -e "$root[$name]" ${tools[$name]} "pytest>=9,<10" "pytest-asyncio>=1,<2" "pytest-timeout>=2.3,<3"
+    rm -f "$venv"/.installed-*
+    touch "$stamp"
+  fi
+  echo "==> $name"
+  (cd "$root" && HF_HUB_OFFLINE=1 "$venv/bin/python" -m pytest -q "tests/integrations/$name" \
+    -p no:cacheprovider "$@")
+done
