@@ -173,17 +173,21 @@ class Bank:
     def purge(self, *, grace_s: float = GRACE_S) -> int:
         """Erases items that were retired more than `grace_s` seconds ago. Returns how many."""
         limit_ns = time.time_ns() - int(grace_s * 1e9)
-        count = 0
+        with self._env.begin() as txn:
+            due = self._due(txn, limit_ns)
+        if not due:  # most calls: never wait for another process's write transaction
+            return 0
         with self._env.begin(write=True) as txn:
-            with txn.cursor(db=self._retired) as cursor:
-                due = [bytes(k) for k, v in cursor if struct.unpack("<q", v)[0] <= limit_ns]
+            due = self._due(txn, limit_ns)
             for raw in due:
-                txn.delete(raw, db=self._headers)
-                txn.delete(raw, db=self._kv)
-                txn.delete(raw, db=self._retired)
+                for table in (self._headers, self._kv, self._retired):
+                    txn.delete(raw, db=table)
                 self._verified.pop(raw, None)
-                count += 1
-        return count
+        return len(due)
+
+    def _due(self, txn: lmdb.Transaction, limit_ns: int) -> list[bytes]:
+        with txn.cursor(db=self._retired) as cursor:
+            return [bytes(k) for k, v in cursor if struct.unpack("<q", v)[0] <= limit_ns]
 
     def keys(self) -> list[str]:
         """Keys of all items, retired ones included."""

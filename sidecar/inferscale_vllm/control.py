@@ -38,11 +38,11 @@ class _Problem(Exception):
 
 
 class ControlPlane:
-    """ASGI middleware."""
+    """ASGI middleware. `settings` are read from the application's `VllmConfig` unless given."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, settings: Settings | None = None) -> None:
         self._app = app
-        self._settings: Settings | None = None
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
@@ -103,6 +103,8 @@ class ControlPlane:
         switch = first.get_note("injection", {"enabled": True, "reason": None})
         if unsupported:
             switch = {"enabled": False, "reason": unsupported}
+        for bank in self._banks():
+            bank.purge()  # the sidecar asks every other second: what was deleted leaves the disk
         stats = self._banks()[0].stats()
         return {
             "protocol": PROTOCOL_VERSION,

@@ -23,7 +23,7 @@ from inferscale.protocol.engine import (
     inject_params,
     item_key,
 )
-from inferscale_sidecar.engine import demo_model
+from inferscale_sidecar.engine import demo_model, guard
 
 SECRET = "a secret of the tests"
 TENANT = "tenant-a"
@@ -71,9 +71,16 @@ class EngineProcess:
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_NO_USAGE_STATS": "1",
         }
+        # The guard ends the engine when this process goes, however it goes.
+        command = [sys.executable, guard.__file__, "20", *command, *flags]
         with self.log_path.open("w") as log:
             self._process = subprocess.Popen(
-                [*command, *flags], env=env, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self.http = httpx.Client(
             base_url=f"http://127.0.0.1:{self._port}",

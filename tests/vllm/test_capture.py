@@ -1,0 +1,114 @@
+"""Capture takes rows by cache slot, however the batch is ordered, and keeps only whole items."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from inferscale_vllm.capture import Capturer, rows_of
+from inferscale_vllm.layers import AttentionLayers
+from inferscale_vllm.metadata import Slice
+
+LAYERS, HEADS, SIZE = 3, 2, 4
+
+
+class Impl:
+    def __init__(self) -> None:
+        self.written = 0
+
+    def do_kv_cache_update(self, layer: Any, k: Any, v: Any, cache: Any, slots: Any) -> None:
+        self.written += 1
+
+
+def make() -> tuple[Capturer, list[Any]]:
+    modules = [
+        SimpleNamespace(impl=Impl(), num_kv_heads=HEADS, head_size=SIZE) for _ in range(LAYERS)
+    ]
+    layers = AttentionLayers(
+        [f"l{i}" for i in range(LAYERS)], modules, [0] * LAYERS, [None] * LAYERS
+    )
+    return Capturer(layers), modules
+
+
+def forward(modules: list[Any], slots: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """A forward pass over tokens that land in `slots`; K of slot s in layer l is s + l/10."""
+    mapping = torch.tensor(slots)
+    base = mapping[:, None, None].expand(-1, HEADS, SIZE).float()
+    for index, module in enumerate(modules):
+        k, v = base + index / 10, -base
+        module.impl.do_kv_cache_update(module, k, v, None, mapping)
+    return base, -base
+
+
+def piece(slots: list[int], *, offset: int = 0, total: int | None = None) -> Slice:
+    total = total or len(slots)
+    return Slice("r", "k", offset, total, 7, np.arange(total, dtype=np.int32), [np.array(slots)])
+
+
+def test_rows_are_found_by_slot() -> None:
+    mapping = torch.tensor([40, -1, 12, 13, 41, -1])
+    rows = rows_of(mapping, torch.tensor([13, 40, 41]))
+    assert rows is not None and rows.tolist() == [3, 0, 4]
+    assert rows_of(mapping, torch.tensor([13, 99])) is None
+
+
+def test_an_item_is_captured_from_a_mixed_batch() -> None:
+    capturer, modules = make()
+    capturer.begin([piece([12, 13])])
+    forward(modules, [40, 13, 12, 41])
+    [item] = capturer.end()
+    assert (item.key, item.position) == ("k", 7)
+    assert item.kv.shape == (2, LAYERS, 2, HEADS, SIZE)
+    assert torch.equal(item.kv[0, :, 0, 0, 0], torch.tensor([12.0, 12.1, 12.2]))
+    assert bool((item.kv[1, :, 1] == -13).all())
+    assert all(module.impl.__class__ is Impl and module.impl.written == 1 for module in modules)
+
+
+def test_a_chunked_item_is_kept_when_whole() -> None:
+    capturer, modules = make()
+    capturer.begin([piece([5, 6], total=3)])
+    forward(modules, [5, 6])
+    assert capturer.end() == []
+    capturer.begin([])
+    forward(modules, [90])
+    assert capturer.end() == []
+    capturer.begin([piece([9], offset=2, total=3)])
+    forward(modules, [9])
+    [item] = capturer.end()
+    assert item.kv[:, 0, 0, 0, 0].tolist() == [5.0, 6.0, 9.0]
+
+
+def test_a_preempted_item_starts_again() -> None:
+    capturer, modules = make()
+    capturer.begin([piece([5, 6], total=3)])
+    forward(modules, [5, 6])
+    capturer.end()
+    capturer.begin([piece([20, 21, 22])])
+    forward(modules, [20, 21, 22])
+    [item] = capturer.end()
+    assert item.kv[:, 0, 0, 0, 0].tolist() == [20.0, 21.0, 22.0]
+
+
+def test_an_item_whose_start_was_a_cache_hit_is_not_kept() -> None:
+    capturer, modules = make()
+    capturer.begin([piece([9], offset=2, total=3)])
+    forward(modules, [9])
+    assert capturer.end() == []
+
+
+def test_a_step_that_did_not_run_keeps_nothing() -> None:
+    capturer, _ = make()
+    capturer.begin([piece([9])])
+    assert capturer.end() == []
+
+
+def test_requests_that_end_leave_nothing_behind() -> None:
+    capturer, modules = make()
+    capturer.begin([piece([5], total=2)])
+    forward(modules, [5])
+    capturer.end()
+    capturer.forget({"r"})
+    capturer.begin([piece([6], offset=1, total=2)])
+    forward(modules, [6])
+    assert capturer.end() == []
