@@ -83,7 +83,6 @@ class Metrics:
         for source in SOURCES:
             self.prompt_tokens.labels(model_name, source)
         for reason in REASONS:
-            self.fallback_tokens.labels(model_name, reason)
             self.fallback_requests.labels(model_name, reason)
         self.add_to_injectable.labels(model_name)
         for outcome in ("ok", "failed"):
@@ -138,12 +137,11 @@ class Metrics:
         self.prompt_tokens = self._counter(
             "prompt_tokens", "Prompt tokens by where their KV came from.", "model_name", "source"
         )
-        reason = ("model_name", "reason")
-        self.fallback_tokens = self._counter(
-            "fallback_tokens", "Memory tokens prefilled instead of injected.", *reason
-        )
         self.fallback_requests = self._counter(
-            "fallback_requests", "Requests with memory that was not all injected.", *reason
+            "fallback_requests",
+            "Requests with memory that was not all injected.",
+            "model_name",
+            "reason",
         )
         self.engine_up = self._gauge("engine_up", "1 while vLLM answers.")
         self.injection_enabled = self._gauge("injection_enabled", "1 while KV can be injected.")
