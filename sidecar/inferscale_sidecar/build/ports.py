@@ -4,9 +4,10 @@ from typing import Protocol
 
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.store.base import KvPort
+from inferscale_sidecar.store.neighbour_port import NeighbourPort
 
 
-class BuildStore(KvPort, Protocol):
+class BuildStore(KvPort, NeighbourPort, Protocol):
     """Durable state of builds; every method is one transaction."""
 
     async def get_tenant(self, tenant_id: str) -> Tenant | None: ...

@@ -160,6 +160,9 @@ class BuildQueue:
             log.info("engine %s: %d items of the bank have to be built again", fingerprint, lost)
             half = int(status["max_model_len"]) // 2
             self._connected_limits = replace(self._limits, tokens=min(self._limits.tokens, half))
+            if self._limits.encode_policy.is_isolated:
+                dropped = await self._store.drop_dependent_kv(fingerprint)
+                log.info("%d items were encoded behind others; they are built again", dropped)
             self._on_connect()
             self._fingerprint = fingerprint
         suspects, self._suspects = self._suspects, set()
@@ -221,4 +224,4 @@ class BuildQueue:
             return []
         first = next((i for i in due if (i.tenant_id, i.owner) not in working), due[0])
         same = [i for i in due if (i.tenant_id, i.owner) == (first.tenant_id, first.owner)]
-        return same[: self._connected_limits.items]
+        return same[: self._connected_limits.new_items]

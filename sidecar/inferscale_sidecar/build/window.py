@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inferscale.protocol.engine import Capture, item_key
-from inferscale_sidecar.compose.generic import GENERIC_ITEMS
+from inferscale_sidecar.build.policy import Context, EncodePolicy
 from inferscale_sidecar.compose.head import ListTokenizer, ListTokens
 from inferscale_sidecar.compose.keys import POLICY, item_salt
 from inferscale_sidecar.core import BuildItem, KvItem, Tenant
@@ -22,12 +22,24 @@ class WindowLimits:
     Attributes:
         items: most new items.
         tokens: most prompt tokens, context included.
-        context: how many items a new item is encoded behind.
+        context: how many previous items a new item is encoded behind, unless `policy` says more.
+        policy: name of the encode policy (see `policy.EncodePolicy`); empty: `recent(context)`.
     """
 
     items: int = 40
     tokens: int = 4096
     context: int = 8
+    policy: str = ""
+
+    @property
+    def encode_policy(self) -> EncodePolicy:
+        """The policy in use."""
+        return EncodePolicy.parse(self.policy or f"recent({self.context})")
+
+    @property
+    def new_items(self) -> int:
+        """Most new items of one build under the policy."""
+        return self.encode_policy.window(self.items)
 
 
 @dataclass(frozen=True)
@@ -73,25 +85,27 @@ def plan_window(
     model: str,
     lists: ListTokenizer,
     limits: WindowLimits,
+    similar: Sequence[BuildItem] = (),
 ) -> BuildPrompt:
     """Lays out one window.
 
     Args:
         new: items to encode, oldest first, of one owner of `tenant`.
-        previous: the owner's items just before them, oldest first; the newest `limits.context` are
-            used, made-up ones fill up in front.
+        previous: the owner's items just before them, oldest first.
         tenant: whose salt goes into the keys.
         model: the served model's name.
         lists: tokenizer of lists.
-        limits: size of the window.
+        limits: size of the window, and the policy that chooses the context.
+        similar: items of the owner closest to the new ones, best last.
     """
-    window, rest = tuple(new[: limits.items]), tuple(new[limits.items :])
+    policy = limits.encode_policy
+    window, rest = tuple(new[: limits.new_items]), tuple(new[limits.new_items :])
     if not window:
         return BuildPrompt((), (), (), rest)
-    behind = _fitting(previous[-limits.context :] if limits.context else (), lists, limits)
-    generic = GENERIC_ITEMS[: max(0, limits.context - len(behind))]
-    tokens = lists.split([*generic, *(i.text for i in (*behind, *window))])
-    first = len(generic) + len(behind)
+    context = _fitting(policy.context(previous, similar), lists, limits)
+    behind = context.behind
+    tokens = lists.split([*context.generic, *(i.text for i in (*behind, *window))])
+    first = len(context.generic) + len(behind)
     fits = sum(1 for t in tokens.items[first:] if t.end < limits.tokens)
     if not fits:
         reason = f"needs {tokens.items[first].end} tokens, a build holds {limits.tokens}"
@@ -103,28 +117,40 @@ def plan_window(
             refused.append((item, reason))
             continue
         neighbours = tuple(i.memory_id for i in (*behind, *window[:n]))
-        planned.append(Planned(item, _capture(tokens, first + n, item, tenant, model), neighbours))
+        planned.append(
+            Planned(item, _capture(tokens, first + n, item, tenant, model, policy), neighbours)
+        )
     end = planned[-1].capture.end + 1 if planned else 0
     return BuildPrompt(tokens.ids[:end], tuple(planned), tuple(refused), (*window[fits:], *rest))
 
 
-def _capture(tokens: ListTokens, at: int, item: BuildItem, tenant: Tenant, model: str) -> Capture:
+def _capture(
+    tokens: ListTokens,
+    at: int,
+    item: BuildItem,
+    tenant: Tenant,
+    model: str,
+    policy: EncodePolicy,
+) -> Capture:
     where = tokens.items[at]
     key = item_key(
-        item_salt(tenant, item), model, POLICY, tokens.ids[: where.start], tokens.item_ids(at)
+        item_salt(tenant, item),
+        model,
+        f"{POLICY}/{policy.name}",
+        tokens.ids[: where.start],
+        tokens.item_ids(at),
     )
     return Capture(key, where.start, where.end)
 
 
-def _fitting(
-    previous: Sequence[BuildItem], lists: ListTokenizer, limits: WindowLimits
-) -> tuple[BuildItem, ...]:
-    """The newest of the previous items that leave at least half of the window to new ones."""
-    if not previous:
-        return ()
-    tokens = lists.split([i.text for i in previous])
-    total = tokens.items[-1].end
+def _fitting(context: Context, lists: ListTokenizer, limits: WindowLimits) -> Context:
+    """The end of the context that leaves at least half of the window to new items."""
+    lines = (*context.generic, *(i.text for i in context.behind))
+    if not lines:
+        return context
+    tokens = lists.split(lines)
+    total, made_up = tokens.items[-1].end, len(context.generic)
     for n, item in enumerate(tokens.items):
         if total - item.start <= limits.tokens // 2:
-            return tuple(previous[n:])
-    return ()
+            return Context(context.generic[n:], context.behind[max(0, n - made_up) :])
+    return Context((), ())

@@ -77,8 +77,14 @@ class WindowJob:
         if tenant is None:
             await self._fail(fingerprint, items, "its tenant is gone")
             return
+        policy = limits.encode_policy
         previous = await self._store.previous_items(
-            tenant.id, items[0].owner, before=items[0], limit=limits.context
+            tenant.id, items[0].owner, before=items[0], limit=policy.count("recent")
+        )
+        similar = await self._store.similar_items(
+            # some may be among the previous ones as well
+            items,
+            limit=policy.count("similar") and policy.total,
         )
         prompt = await asyncio.to_thread(
             plan_window,
@@ -88,6 +94,7 @@ class WindowJob:
             model=self._engine.model,
             lists=self._lists,
             limits=limits,
+            similar=similar,
         )
         for item, reason in prompt.refused:
             await self._fail(fingerprint, [item], reason)

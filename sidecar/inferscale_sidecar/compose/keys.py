@@ -9,9 +9,9 @@ import hmac
 
 from inferscale_sidecar.core import BuildItem, Tenant
 
-POLICY = "list-prev8-v1"
-"""Encode policy: behind the template head and 8 previous items of the owner, filled up with
-generic ones.
+POLICY = "list-v2"
+"""Version of how items are encoded, whatever the policy; the policy's name goes beside it. Raise it
+when the frame or the made-up items change.
 """
 
 

@@ -112,7 +112,11 @@ class InjectConfig(_Section):
     enabled: bool = True
     """False: memory is served as text only, nothing is built."""
     previous_items: int = Field(default=8, ge=0, le=64)
-    """How many of the owner's previous items a new item is encoded behind."""
+    """How many of the owner's previous items a new item is encoded behind, without `policy`."""
+    policy: str = ""
+    """What a new item is encoded behind, e.g. `similar(8)+recent(8)`. Unset: previous items."""
+    strict_isolation: bool = False
+    """True: never behind the owner's other items, only behind made-up ones; less exact."""
     window_items: int = Field(default=40, ge=1, le=256)
     """Most new items in one build request."""
 

@@ -11,6 +11,7 @@ from inferscale_sidecar.api.auth import writing_tenant
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.health import Readiness
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
+from inferscale_sidecar.build.policy import STRICT_POLICY
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
 from inferscale_sidecar.build.queue import BuildQueue
 from inferscale_sidecar.build.window import WindowLimits
@@ -20,7 +21,7 @@ from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
-from inferscale_sidecar.errors import EngineUnavailable, Unsupported
+from inferscale_sidecar.errors import ConfigError, EngineUnavailable, Unsupported
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.chat import ChatService
 from inferscale_sidecar.service.chat_metrics import MetricsRecorder
@@ -80,7 +81,7 @@ def make_builder(
         return None
     lists = ListTokenizer.for_model(tokenizer)
     warmer = PrefixWarmer(engine)
-    limits = WindowLimits(items=config.inject.window_items, context=config.inject.previous_items)
+    limits = _limits(config)
     queue = BuildQueue(
         store,
         engine,
@@ -90,6 +91,20 @@ def make_builder(
         recorder=make_recorder(metrics, engine),
     )
     return Builder(tokenizer, lists, queue, warmer)
+
+
+def _limits(config: Config) -> WindowLimits:
+    """Raises `ConfigError` if the encode policy is not understood, or breaks the isolation."""
+    inject = config.inject
+    policy = inject.policy or (STRICT_POLICY if inject.strict_isolation else "")
+    limits = WindowLimits(items=inject.window_items, context=inject.previous_items, policy=policy)
+    if inject.strict_isolation and not limits.encode_policy.is_isolated:
+        raise ConfigError(
+            f"encode policy {policy!r} lets memories shape each other's KV, which "
+            "inject.strict_isolation forbids; unset one of the two, or use generic(m)",
+            param="inject.policy",
+        )
+    return limits
 
 
 def make_services(

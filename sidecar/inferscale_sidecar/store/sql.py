@@ -12,6 +12,7 @@ from inferscale_sidecar.store.handles import SqlHandles
 from inferscale_sidecar.store.integrity import find_violations
 from inferscale_sidecar.store.kv import SqlKv
 from inferscale_sidecar.store.memories import SqlMemories
+from inferscale_sidecar.store.neighbours import SqlNeighbours
 from inferscale_sidecar.store.reads import SqlReads
 from inferscale_sidecar.store.records import DEFAULT_TENANT
 from inferscale_sidecar.store.schema import meta, tenants
@@ -24,7 +25,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqlStore(SqlMemories, SqlReads, SqlKv, SqlHandles, SqlTenants):
+class SqlStore(SqlMemories, SqlReads, SqlKv, SqlNeighbours, SqlHandles, SqlTenants):
     """Implements `MemoryStore`.
 
     Args:

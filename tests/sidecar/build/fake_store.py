@@ -75,6 +75,22 @@ class FakeStore:
         mine = [i for i in self.live.values() if (i.tenant_id, i.owner) == (tenant_id, owner)]
         return [i for i in mine if i.memory_id < before.memory_id][-limit:] if limit else []
 
+    async def similar_items(self, items: Sequence[BuildItem], *, limit: int) -> list[BuildItem]:
+        """By words in common, as good as any meaning here."""
+        words = {word for item in items for word in item.text.split()}
+        mine = [
+            i
+            for i in self.live.values()
+            if (i.tenant_id, i.owner) == (items[0].tenant_id, items[0].owner) and i not in items
+        ]
+        mine.sort(key=lambda i: len(words & set(i.text.split())))
+        return mine[-limit:] if limit else []
+
+    async def drop_dependent_kv(self, fingerprint: str) -> int:
+        dependent = [n for n, kv in self.kv.items() if kv.context_ids]
+        self.purges += [self.kv.pop(n).key for n in dependent]
+        return len(dependent)
+
     async def kv_items(
         self, tenant_id: str, fingerprint: str, versions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], KvItem]:

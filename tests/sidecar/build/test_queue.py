@@ -248,3 +248,27 @@ async def test_metrics_count_windows_and_the_way_to_injectable():
         await settled(queue)
     assert recorder.windows == ["ok", "failed"] and recorder.most_waiting == 2
     assert len(recorder.waits) == 2 and all(0.05 <= w < 5 for w in recorder.waits)
+
+
+async def test_an_isolating_policy_builds_alone_and_rebuilds_what_was_not():
+    engine, store = FakeEngine(), FakeStore()
+    store.add("Likes tea.", "Lives in Rome.", "Owns a boat.")
+    async with running(engine, store) as queue:
+        await settled(queue)
+    assert any(kv.context_ids for kv in store.kv.values())
+    async with running(engine, store, limits=WindowLimits(policy="generic(2)")) as queue:
+        await settled(queue)
+    assert len(store.kv) == 3 and not any(kv.context_ids for kv in store.kv.values())
+    assert store.keys() == set(engine.bank)
+
+
+async def test_a_policy_with_similar_items_finds_them_among_all():
+    engine, store = FakeEngine(), FakeStore()
+    first, *_ = store.add("Drinks green tea.", *(f"Fact {n}." for n in range(9)))
+    limits = WindowLimits(policy="similar(1)+recent(1)")
+    async with running(engine, store, limits=limits) as queue:
+        await settled(queue)
+        (new,) = store.add("Buys green tea.")
+        await settled(queue)
+    (kv,) = [kv for kv in store.kv.values() if kv.memory_id == new.memory_id]
+    assert kv.context_ids == (first.memory_id, "m0009")

@@ -22,8 +22,24 @@ def items(*given_texts: str, first: int = 0) -> list[BuildItem]:
     ]
 
 
-def plan(new, previous=(), *, limits=WindowLimits(), tenant=ACME, model="demo") -> BuildPrompt:  # noqa: B008
-    return plan_window(new, previous, tenant=tenant, model=model, lists=demo_lists(), limits=limits)
+def plan(
+    new,
+    previous=(),
+    *,
+    limits=WindowLimits(),  # noqa: B008
+    tenant=ACME,
+    model="demo",
+    similar=(),
+) -> BuildPrompt:
+    return plan_window(
+        new,
+        previous,
+        tenant=tenant,
+        model=model,
+        lists=demo_lists(),
+        limits=limits,
+        similar=similar,
+    )
 
 
 def text_of(ids) -> str:

