@@ -249,72 +249,72 @@ async def test_an_unknown_id_is_what_it_is_in_mem0(memory):
         assert isinstance(caught.value, MemoryNotFoundError)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda m: m.add("x"),
-        lambda m: m.add(5, user_id="alice"),
-        lambda m: m.add("x", user_id="a b"),
-        lambda m: m.add("x", user_id=""),
-        lambda m: m.get_all(),
-        lambda m: m.get_all(filters={"topic": "x"}),
-        lambda m: m.get_all(filters=["user_id"]),
-        lambda m: m.search("x"),
-        lambda m: m.search("", user_id="alice"),
-        lambda m: m.search(None, user_id="alice"),
-        lambda m: m.search("x", user_id="alice", threshold=2),
-        lambda m: m.search("x", user_id="alice", top_k=-1),
-        lambda m: m.search("x", user_id="alice", top_k=1.5),
-        lambda m: m.search("x", user_id="alice", top_k=1, limit=2),
-        lambda m: m.search("x", user_id="alice", filters={"user_id": "bob"}),
-        lambda m: m.search("x", filters={"user_id": None}),
-        lambda m: m.search("x", filters={"user_id": {"in": ["alice", "bob"]}}),
-        lambda m: m.search("x", filters={"OR": [{"user_id": "alice"}, {"user_id": "bob"}]}),
-        lambda m: m.update("m1"),
-        lambda m: m.delete_all(),
-        lambda m: m.delete_all(user_id=None),
-    ],
-)
-async def test_what_mem0_refuses_with_a_value_error_is_one(memory, call):
-    with pytest.raises(ValueError):
-        await call(memory)
+VALUE_ERRORS = [
+    lambda m: m.add("x"),
+    lambda m: m.add(5, user_id="alice"),
+    lambda m: m.add("x", user_id="a b"),
+    lambda m: m.add("x", user_id=""),
+    lambda m: m.get_all(),
+    lambda m: m.get_all(filters={"topic": "x"}),
+    lambda m: m.get_all(filters=["user_id"]),
+    lambda m: m.search("x"),
+    lambda m: m.search("", user_id="alice"),
+    lambda m: m.search(None, user_id="alice"),
+    lambda m: m.search("x", user_id="alice", threshold=2),
+    lambda m: m.search("x", user_id="alice", top_k=-1),
+    lambda m: m.search("x", user_id="alice", top_k=1.5),
+    lambda m: m.search("x", user_id="alice", top_k=1, limit=2),
+    lambda m: m.search("x", user_id="alice", filters={"user_id": "bob"}),
+    lambda m: m.search("x", filters={"user_id": None}),
+    lambda m: m.search("x", filters={"user_id": {"in": ["alice", "bob"]}}),
+    lambda m: m.search("x", filters={"OR": [{"user_id": "alice"}, {"user_id": "bob"}]}),
+    lambda m: m.update("m1"),
+    lambda m: m.delete_all(),
+    lambda m: m.delete_all(user_id=None),
+]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda m: m.add("x", user_id="*"),
-        lambda m: m.get_all(user_id="*"),
-        lambda m: m.get_all(filters={"user_id": "*"}),
-        lambda m: m.search("x", filters={"run_id": "*"}),
-        lambda m: m.search("x", filters={"user_id": "alice", "run_id": "*"}),
-        lambda m: m.search("x", filters={"AND": [{"user_id": "*"}]}),
-        lambda m: m.delete_all(user_id="*"),
-        lambda m: m.delete_all("alice", run_id="*"),
-    ],
-)
-async def test_no_id_is_a_wildcard(memory, alice, call):
-    with pytest.raises(InvalidArgumentError, match="not patterns"):
-        await call(memory)
+async def test_what_mem0_refuses_with_a_value_error_is_one(memory):
+    for call in VALUE_ERRORS:
+        with pytest.raises(ValueError):
+            await call(memory)
+
+
+WILDCARDS = [
+    lambda m: m.add("x", user_id="*"),
+    lambda m: m.get_all(user_id="*"),
+    lambda m: m.get_all(filters={"user_id": "*"}),
+    lambda m: m.search("x", filters={"run_id": "*"}),
+    lambda m: m.search("x", filters={"user_id": "alice", "run_id": "*"}),
+    lambda m: m.search("x", filters={"AND": [{"user_id": "*"}]}),
+    lambda m: m.delete_all(user_id="*"),
+    lambda m: m.delete_all("alice", run_id="*"),
+]
+
+
+async def test_no_id_is_a_wildcard(memory, alice):
+    for call in WILDCARDS:
+        with pytest.raises(InvalidArgumentError, match="not patterns"):
+            await call(memory)
     assert len((await memory.get_all(user_id="alice"))["results"]) == 3
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda m: m.reset(),
-        lambda m: m.chat("hello"),
-        lambda m: m.add("x", user_id="alice", timestamp=1),
-        lambda m: m.add("x", user_id="alice", memory_type="procedural_memory"),
-        lambda m: m.add("x", user_id="alice", prompt="be brief"),
-        lambda m: m.search("x", user_id="alice", reference_date="2026-01-01"),
-        lambda m: m.update("m1", expiration_date="2027-01-01"),
-    ],
-)
-async def test_what_cannot_be_honoured_is_refused_with_a_sentence(memory, alice, call):
-    with pytest.raises(InferScaleError, match=r"cannot be honoured: .{10}") as caught:
-        await call(memory)
-    assert isinstance(caught.value, ValueError)
+NOT_HONOURED = [
+    lambda m: m.reset(),
+    lambda m: m.chat("hello"),
+    lambda m: m.add("x", user_id="alice", timestamp=1),
+    lambda m: m.add("x", user_id="alice", memory_type="procedural_memory"),
+    lambda m: m.add("x", user_id="alice", prompt="be brief"),
+    lambda m: m.search("x", user_id="alice", reference_date="2026-01-01"),
+    lambda m: m.update("m1", expiration_date="2027-01-01"),
+]
+
+
+async def test_what_cannot_be_honoured_is_refused_with_a_sentence(memory, alice):
+    for call in NOT_HONOURED:
+        with pytest.raises(InferScaleError, match=r"cannot be honoured: .{10}") as caught:
+            await call(memory)
+        assert isinstance(caught.value, ValueError)
     assert len((await memory.get_all(user_id="alice"))["results"]) == 3
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from inferscale import InvalidArgumentError
 from inferscale.compat._flow import Flow, call
-from inferscale.compat._refuse import refuse, refuse_given
+from inferscale.compat._refuse import only_known, refuse, refuse_given
 from inferscale.compat.mem0 import _calls, _pages, _shape
 from inferscale.compat.mem0._scope import ID_NAMES, read_scope
 
@@ -35,6 +35,10 @@ _REFUSED = {
     "start_date": "use filters={'created_at': {'gte': …}}",
     "end_date": "use filters={'created_at': {'lte': …}}",
     "delete_linked": "superseded versions go with the memory; there are no linked ones",
+}
+_NO_UPDATE = {
+    "timestamp": "memories carry the time at which they were changed",
+    "expiration_date": _calls.NO_EXPIRY,
 }
 
 
@@ -100,22 +104,26 @@ class PlatformCalls:
         found = _shape.found(result.results)["results"]
         return {"results": [_pages.only(fields, each) for each in found]}
 
-    def update(self, /, memory_id: str, options: Any = None, **kwargs: Any) -> Flow[dict[str, Any]]:
+    def update(
+        self,
+        /,
+        memory_id: str,
+        options: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: Any = None,
+        **kwargs: Any,
+    ) -> Flow[dict[str, Any]]:
         """A new `text` (or `data`), more `metadata`, or both. Returns the memory.
 
         The text may also be the second positional argument, as in 1.x.
         """
         text = options if isinstance(options, str) else None
         given = _options("update", None if text is not None else options, kwargs)
+        metadata = _calls.one_of(metadata, given.pop("metadata", None), "metadata")
         text = _calls.one_of(text, given.pop("text", None), "text")
-        data, metadata = given.pop("data", None), given.pop("metadata", None)
-        reasons = {
-            "timestamp": "memories carry the time at which they were changed",
-            "expiration_date": _calls.NO_EXPIRY,
-        }
-        refuse_given("update", reasons, given)
-        if unknown := set(given) - set(reasons):
-            raise TypeError(f"update() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+        data = given.pop("data", None)
+        given["timestamp"] = _calls.one_of(timestamp, given.get("timestamp"), "timestamp")
+        only_known("update", _NO_UPDATE, given)
         record = yield from _calls.change(memory_id, text, data, metadata)
         return {**_shape.item(record), "text": record.memory}
 
