@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from inferscale_langchain.chat_model import ChatInferScale as ChatInferScale
+    from inferscale_langchain.classic import InferScaleMemory as InferScaleMemory
+    from inferscale_langchain.history import (
+        InferScaleChatMessageHistory as InferScaleChatMessageHistory,
+    )
     from inferscale_langchain.middleware import InferScaleMiddleware as InferScaleMiddleware
     from inferscale_langchain.retriever import InferScaleRetriever as InferScaleRetriever
     from inferscale_langchain.tools import AddMemoryTool as AddMemoryTool
@@ -20,6 +24,8 @@ _WHERE = {
     "AddMemoryTool": "tools",
     "ChatInferScale": "chat_model",
     "DeleteMemoryTool": "tools",
+    "InferScaleChatMessageHistory": "history",
+    "InferScaleMemory": "classic",
     "InferScaleMiddleware": "middleware",
     "InferScaleRetriever": "retriever",
     "SearchMemoriesTool": "tools",
