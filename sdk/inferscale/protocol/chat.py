@@ -9,6 +9,10 @@ from inferscale.protocol.memory import MAX_RECALL_ITEMS, Scope, Text, Wire
 REPORT_HEADER = "x-inferscale-request-id"
 """Response header that names the report of a request, for clients that stream."""
 
+Fidelity = Literal["fast", "balanced", "exact"]
+"""How much of the memory is left to exact prefill. fast: nothing; balanced: the few items that
+matter most; exact: everything, which is plain text that vLLM's own prefix cache may hold."""
+
 
 class MemoryField(Scope):
     """Which memory goes into a request: a handle, or a scope to recall from.
@@ -23,6 +27,7 @@ class MemoryField(Scope):
     filters: dict[str, Any] | None = None
     inject: bool = True
     """False: put the same text into the prompt, but let vLLM prefill it (the comparison arm)."""
+    fidelity: Fidelity = "balanced"
 
     @model_validator(mode="after")
     def _one_source(self) -> "MemoryField":

@@ -18,7 +18,7 @@ from inferscale.protocol.engine import inject_params
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
 from inferscale_sidecar.compose.keys import cache_salt, tenant_tag
-from inferscale_sidecar.compose.order import suffix_items
+from inferscale_sidecar.compose.order import exact_items
 from inferscale_sidecar.core import Composition, Scope, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.service.chat_fields import (
@@ -135,9 +135,10 @@ class ChatService:
     ) -> MemoryPlan:
         """Which items are asked to be injected: the leading ones that have KV, never the suffix."""
         items = composition.items
-        head = items[: len(items) - suffix_items(len(items))]
+        head = items[: len(items) - exact_items(items, field.fidelity)]
         keys: list[str] = []
-        reason: str | None = "not_requested" if not field.inject else None
+        is_text = not field.inject or field.fidelity == "exact"
+        reason: str | None = "not_requested" if is_text else None
         if reason is None and not (self._finder and self._engine.can_inject):
             reason = "disabled"
         if reason is None and head:

@@ -51,6 +51,20 @@ async def test_without_injection_the_report_says_so_and_counts(stage: Stage, htt
     assert report["tokens"]["prefilled"] == answer.json()["usage"]["prompt_tokens"]
 
 
+async def test_fidelity_is_a_field_of_each_request(stage: Stage, http):
+    await stage.remember(*FACTS)
+    field = {"handle": "mh_acme"}
+    fast = await http.post(CHAT, json=ask({**field, "fidelity": "fast"}))
+    assert len(stage.engine.bodies[-1]["kv_transfer_params"]["inferscale"]["items"]) == 10
+    assert fast.json()["memory"]["mode"] == "injected"
+    exact = await http.post(CHAT, json=ask({**field, "fidelity": "exact"}))
+    assert "kv_transfer_params" not in stage.engine.bodies[-1]
+    report = exact.json()["memory"]
+    assert (report["mode"], report["reason"]) == ("text", "not_requested")
+    wrong = await http.post(CHAT, json=ask({**field, "fidelity": "perfect"}))
+    assert wrong.status_code == 400
+
+
 async def test_only_leading_items_with_kv_are_asked_for(stage: Stage, http):
     await stage.remember(*FACTS)
     del stage.store.kv["m0003", 1, "fp-1"]

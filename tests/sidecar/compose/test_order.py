@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferscale_sidecar.compose.generic import GENERIC_ITEMS
-from inferscale_sidecar.compose.order import order, suffix_items
-from inferscale_sidecar.core import Hit, Memory, Scope
+from inferscale_sidecar.compose.order import exact_items, order, suffix_items
+from inferscale_sidecar.core import CompositionItem, Hit, Memory, Scope
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,6 +55,35 @@ def test_order_is_a_function_of_the_set(rows, r, rng: random.Random):
     best = ordered[len(ordered) - min(r, len(ordered)) :]
     assert [i.score for i in best] == sorted(i.score for i in best)
     assert not best or max(i.score for i in ordered) == best[-1].score
+
+
+def scored(*scores: float, chars: int = 20) -> list[CompositionItem]:
+    return [CompositionItem(f"m{n}", 1, "x" * chars, s) for n, s in enumerate(scores)]
+
+
+@pytest.mark.parametrize(("fidelity", "r"), [("fast", 0), ("balanced", 4), ("exact", 20)])
+def test_fidelity_is_how_much_is_left_to_prefill(fidelity, r):
+    assert exact_items(scored(*[0.3] * 20), fidelity) == r
+    assert exact_items([], fidelity) == 0
+
+
+def test_one_outstanding_item_is_enough():
+    assert exact_items(scored(*[0.1] * 19, 0.9), "balanced") == 1
+    assert exact_items(scored(*[0.1] * 18, 0.9, 0.9), "balanced") == 2
+
+
+def test_a_long_item_is_not_added_to_the_suffix_beyond_a_quarter_of_the_text():
+    items = scored(*[0.3] * 20)
+    items[-2] = CompositionItem("long", 1, "x" * 2000, 0.3)
+    assert exact_items(items, "balanced") == 1
+    items[-1] = CompositionItem("longer", 1, "x" * 9000, 0.3)
+    assert exact_items(items, "balanced") == 1
+
+
+@given(st.lists(st.floats(-1, 1), max_size=60), st.integers(1, 300))
+def test_balanced_lies_between_one_item_and_a_fifth(scores, chars):
+    items = scored(*sorted(scores), chars=chars)
+    assert min(1, len(items)) <= exact_items(items, "balanced") <= suffix_items(len(items))
 
 
 def test_generic_items_are_distinct_single_lines():
