@@ -11,10 +11,11 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 venvs=${VENVS:-$root/.cache/integrations}
-frameworks=(langchain)
+frameworks=(langchain openai-agents)
 # What the tests need beside the extra. The suites change what they ask for: they are pinned.
 declare -A tools=(
   [langchain]="langchain-tests==1.1.9"
+  [openai-agents]=""
 )
 
 if [[ $# -gt 0 && $1 != -* ]]; then
@@ -23,7 +24,7 @@ if [[ $# -gt 0 && $1 != -* ]]; then
 fi
 
 for name in "${frameworks[@]}"; do
-  [[ -n ${tools[$name]:-} ]] || { echo "no framework $name; there are: ${!tools[*]}" >&2; exit 2; }
+  [[ -v tools[$name] ]] || { echo "no framework $name; there are: ${!tools[*]}" >&2; exit 2; }
   venv=$venvs/$name
   stamp=$venv/.installed-$(cat "$root/pyproject.toml" "$0" | cksum | tr ' ' '-')
   if [[ ! -e $stamp ]]; then
@@ -35,6 +36,6 @@ for name in "${frameworks[@]}"; do
     touch "$stamp"
   fi
   echo "==> $name"
-  (cd "$root" && HF_HUB_OFFLINE=1 "$venv/bin/python" -m pytest -q "tests/integrations/$name" \
+  (cd "$root" && HF_HUB_OFFLINE=1 "$venv/bin/python" -m pytest -q "tests/integrations/${name//-/_}" \
     -p no:cacheprovider "$@")
 done

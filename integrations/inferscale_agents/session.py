@@ -1,0 +1,100 @@
+"""`RememberingSession`: a session of the Agents SDK whose user messages outlive the thread.
+
+Owns what is written to memory, and nothing of the thread: that is the inner session's. Invariant:
+only the user's own words are remembered, and a thread never fails because of it unless asked to.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from inferscale import APIError, AsyncMemory, InvalidArgumentError
+from inferscale_agents._items import user_texts
+
+log = logging.getLogger(__name__)
+
+
+class RememberingSession:
+    """Any session (SQLiteSession, …) that also remembers what the user says.
+
+    Args:
+        session: keeps the thread.
+        memory: the client; default: one from the environment.
+        user_id, agent_id, run_id: whose memory; at least one.
+        raise_write_errors: True: an error of the sidecar ends the run. False: it is logged.
+
+    Raises:
+        InvalidArgumentError: none of the ids is given.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        memory: AsyncMemory | None = None,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        raise_write_errors: bool = False,
+    ) -> None:
+        self._scope: dict[str, Any] = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        if not any(self._scope.values()):
+            raise InvalidArgumentError(
+                "whose memory? Give at least one of user_id, agent_id, run_id."
+            )
+        self._session = session
+        self._said: list[str] = []
+        self._memory = memory or AsyncMemory()
+        self._raise_write_errors = raise_write_errors
+
+    @property
+    def session_id(self) -> str:
+        """The inner session's."""
+        return str(self._session.session_id)
+
+    @property
+    def session_settings(self) -> Any:
+        """The inner session's."""
+        return getattr(self._session, "session_settings", None)
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """The thread's items."""
+        found: list[Any] = await self._session.get_items(limit)
+        return found
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Adds to the thread. The user's messages are remembered when the answer is added.
+
+        Not before: the running turn would recall what was just said.
+        """
+        await self._session.add_items(items)
+        self._said += user_texts(items)
+        if self._said and any(_is_answer(item) for item in items):
+            said = [{"role": "user", "content": text} for text in self._said]
+            self._said = []
+            await self._remember(said)
+
+    async def pop_item(self) -> Any:
+        """Takes the last item out of the thread. What was remembered stays."""
+        item = await self._session.pop_item()
+        for text in user_texts([item]):
+            if text in self._said:
+                self._said.remove(text)
+        return item
+
+    async def clear_session(self) -> None:
+        """Empties the thread. What was remembered stays."""
+        await self._session.clear_session()
+        self._said = []
+
+    async def _remember(self, said: list[dict[str, str]]) -> None:
+        try:
+            await self._memory.add(said, **self._scope)
+        except APIError as error:
+            if self._raise_write_errors:
+                raise
+            log.error("a turn is in its thread, but not remembered: %s", error)
+
+
+def _is_answer(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get("role") == "assistant"
