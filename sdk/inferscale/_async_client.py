@@ -55,6 +55,7 @@ class AsyncMemory(AsyncChatMethods):
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         infer: bool | None = None,
+        async_mode: bool | None = None,
         idempotency_key: str | None = None,
         **mem0: Any,
     ) -> AddResult:
@@ -65,10 +66,15 @@ class AsyncMemory(AsyncChatMethods):
             scope=scope,
             metadata=metadata,
             infer=infer,
+            async_mode=async_mode,
             idempotency_key=idempotency_key,
             extra=mem0,
         )
         return await self._transport.call(operation)
+
+    async def extraction(self, extraction_id: str) -> AddResult:
+        """As `Memory.extraction`."""
+        return await self._transport.call(_operations.extraction(extraction_id))
 
     async def get(self, memory_id: str) -> MemoryRecord | None:
         """As `Memory.get`."""

@@ -65,6 +65,7 @@ class Memory(ChatMethods):
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         infer: bool | None = None,
+        async_mode: bool | None = None,
         idempotency_key: str | None = None,
         **mem0: Any,
     ) -> AddResult:
@@ -75,6 +76,10 @@ class Memory(ChatMethods):
             user_id, agent_id, run_id: whose memory; at least one.
             metadata: any JSON object, for `filters`.
             infer: True extracts facts with an LLM, False stores verbatim, None as the sidecar does.
+                If the LLM fails the messages are stored as they are, with `status` "raw" and the
+                `error`; adding them again is safe.
+            async_mode: True to return once the messages are stored; facts come in the background,
+                see `extraction`.
             idempotency_key: adds with the same key are one add. Default: a new key for each call,
                 so that the SDK's own retries never add twice.
             mem0: other arguments of Mem0's are refused with a reason, unless they ask for nothing.
@@ -85,10 +90,15 @@ class Memory(ChatMethods):
             scope=scope,
             metadata=metadata,
             infer=infer,
+            async_mode=async_mode,
             idempotency_key=idempotency_key,
             extra=mem0,
         )
         return self._transport.call(operation)
+
+    def extraction(self, extraction_id: str) -> AddResult:
+        """How the extraction of an earlier `add` stands (`result.extraction.id`), and its facts."""
+        return self._transport.call(_operations.extraction(extraction_id))
 
     def get(self, memory_id: str) -> MemoryRecord | None:
         """One memory, or None if there is none with this id."""

@@ -34,7 +34,6 @@ _UNSUPPORTED = {
     "enable_graph": "there is no graph",
     "version": "there is one format of results",
     "output_format": "there is one format of results",
-    "async_mode": "add() returns when the memory can be read; its KV is built in the background",
     "app_id": "scopes are user_id, agent_id and run_id",
 }
 

@@ -35,6 +35,7 @@ def add(
     scope: Scope,
     metadata: Mapping[str, Any] | None,
     infer: bool | None,
+    async_mode: bool | None = None,
     idempotency_key: str | None,
     extra: Mapping[str, Any],
 ) -> Operation[AddResult]:
@@ -48,6 +49,7 @@ def add(
         "messages": memory_messages(messages),
         "metadata": metadata,
         "infer": infer,
+        "async_mode": async_mode,
     }
     return Operation(
         "POST",
@@ -57,6 +59,10 @@ def add(
         # The same key on every attempt: the sidecar adds once, however often it hears this.
         headers={"Idempotency-Key": idempotency_key or uuid.uuid4().hex},
     )
+
+
+def extraction(extraction_id: str) -> Operation[AddResult]:
+    return Operation("GET", f"/v1/extractions/{path_id(extraction_id)}", reads(AddResult))
 
 
 def get(memory_id: str) -> Operation[MemoryRecord | None]:

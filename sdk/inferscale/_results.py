@@ -75,10 +75,15 @@ class HistoryRecord(MappingModel, wire.HistoryEntry):
         return self.event == "DELETE"
 
 
+class Extraction(MappingModel, wire.Extraction):
+    """How an extraction stands: `state`, how many facts were kept and dropped, and the error."""
+
+
 class AddResult(MappingModel):
-    """Result of `add`, one entry for each message or fact."""
+    """Result of `add`, one entry for each message or fact; `extraction` if facts were asked for."""
 
     results: list[AddedMemory]
+    extraction: Extraction | None = None
 
 
 class SearchResult(MappingModel):

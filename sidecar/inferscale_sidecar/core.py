@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from inferscale.protocol.memory import KvState
+from inferscale.protocol.memory import KvState, MemoryKind, MemoryStatus
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Memory:
-    """One live memory in its current version."""
+    """One memory in its current version. `live` and `pending` ones are found, the others kept."""
 
     id: str
     tenant_id: str
@@ -48,6 +48,9 @@ class Memory:
     actor_id: str | None = None
     metadata: dict[str, Any] | None = None
     kv_state: KvState = "queued"
+    status: MemoryStatus = "live"
+    kind: MemoryKind = "memory"
+    said_at: datetime | None = None
 
 
 @dataclass(frozen=True)

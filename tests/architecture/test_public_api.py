@@ -52,6 +52,7 @@ def test_the_surface_of_a_client():
         "close",
         "delete",
         "delete_all",
+        "extraction",
         "get",
         "get_all",
         "get_handle",

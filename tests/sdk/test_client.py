@@ -315,3 +315,23 @@ async def test_works_as_context_manager(sidecar):
 def test_json_of_a_result(record):
     hit = inferscale.SearchHit(**record, score=0.5)
     assert json.loads(json.dumps(dict(hit)))["created_at"] == record["created_at"]
+
+
+async def test_extraction_is_asked_for_and_reported(sidecar, memory):
+    error = "the model is down"
+    job = {
+        "id": "e1",
+        "state": "failed",
+        "error": {"code": "extraction_unavailable", "message": error},
+        "turns": ["m1"],
+        "created_at": "2026-11-30T12:00:00+00:00",
+        "updated_at": "2026-11-30T12:00:00+00:00",
+    }
+    raw = {"id": "m1", "memory": "I like tea", "event": "ADD", "status": "raw", "error": error}
+    sidecar.reply({"results": [raw], "extraction": job})
+    added = await memory.add("I like tea", user_id="a", infer=True, async_mode=True)
+    assert sidecar.body["infer"] is sidecar.body["async_mode"] is True
+    assert (added.results[0].status, added.results[0]["error"]) == ("raw", error)
+    assert added.extraction.error.code == "extraction_unavailable"
+    assert (await memory.extraction("e1")).extraction.state == "failed"
+    assert sidecar.last.url.path == "/v1/extractions/e1"

@@ -7,7 +7,7 @@ cursors, totals, versions and the state of an item's KV.
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 MAX_ID_CHARS = 256
 MAX_TEXT_BYTES = 65_536
@@ -15,6 +15,18 @@ MAX_RECALL_ITEMS = 1_000
 
 KvState = Literal["queued", "building", "ready", "failed", "off"]
 """Where an item's KV stands. Text is served in every state; only `ready` can be injected."""
+
+MemoryKind = Literal["memory", "fact", "turn"]
+"""Stored verbatim, extracted from messages, or a message that facts are extracted from."""
+
+MemoryStatus = Literal["live", "pending", "source"]
+"""`pending`: a message whose facts are being extracted; it is found like a `live` memory.
+`source`: a message whose facts are stored; kept, and read by id, but no longer found."""
+
+AddStatus = Literal["stored", "extracted", "raw", "pending"]
+"""`raw`: extraction failed, the message itself is stored; `pending`: extraction is still to come."""
+
+ExtractionState = Literal["pending", "done", "failed"]
 
 
 def _check_id(value: str) -> str:
@@ -72,6 +84,8 @@ class Message(BaseModel):
     role: str = "user"
     content: str | list[dict[str, Any]] | None = None
     name: str | None = None
+    timestamp: AwareDatetime | None = None
+    """When it was said, with its offset; kept with what is extracted from it."""
 
 
 class AddRequest(Scope):
@@ -81,6 +95,8 @@ class AddRequest(Scope):
     metadata: dict[str, Any] | None = None
     infer: bool | None = None
     """True: extract facts with an LLM. False: store verbatim. None: as the server is set up."""
+    async_mode: bool = False
+    """True: answer once the messages are stored; their facts are extracted in the background."""
 
 
 class Memory(BaseModel):
@@ -97,6 +113,10 @@ class Memory(BaseModel):
     metadata: dict[str, Any] | None = None
     version: int = 1
     kv_state: KvState = "queued"
+    status: MemoryStatus = "live"
+    kind: MemoryKind = "memory"
+    said_at: datetime | None = None
+    """When the message was said that this comes from, if the client told."""
     created_at: datetime
     updated_at: datetime
 
@@ -116,10 +136,39 @@ class AddedMemory(BaseModel):
     role: str | None = None
     actor_id: str | None = None
     kv_state: KvState = "queued"
+    status: AddStatus = "stored"
+    error: str | None = None
+    """Why nothing was extracted; the message is stored as it is, and adding it again is safe."""
+    sources: list[str] = []
+    """Ids of the messages that a fact comes from."""
+
+
+class ExtractionError(BaseModel):
+    code: str
+    message: str
+
+
+class Extraction(BaseModel):
+    """How the extraction of one request stands. `GET /v1/extractions/{id}` shows it again."""
+
+    id: str
+    state: ExtractionState
+    facts: int = 0
+    """How many facts were found that the messages support."""
+    dropped: int = 0
+    """How many more the LLM gave that the messages do not support."""
+    error: ExtractionError | None = None
+    turns: list[str] = []
+    """Ids of the messages, as far as they still exist."""
+    created_at: datetime
+    updated_at: datetime
 
 
 class AddResponse(BaseModel):
+    """`extraction` is there if the request asked for one and had any text."""
+
     results: list[AddedMemory]
+    extraction: Extraction | None = None
 
 
 class ListResponse(BaseModel):

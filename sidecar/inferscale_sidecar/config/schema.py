@@ -121,6 +121,23 @@ class InjectConfig(_Section):
     """Most new items in one build request."""
 
 
+class ExtractConfig(_Section):
+    """How facts are found in messages (`infer`)."""
+
+    enabled: bool = False
+    """What `infer` means when a request leaves it out; `infer: true` works in any case."""
+    url: str = ""
+    """An OpenAI-compatible endpoint, e.g. `https://host/v1`. Unset: the served model itself."""
+    model: str = ""
+    """Name of the model at `extract.url`."""
+    api_key: SecretStr | None = None
+    """Sent to `extract.url` as a bearer token."""
+    timeout_s: Seconds = 120
+    """How long one answer of `extract.url` may take."""
+    max_tokens: int = Field(default=1_024, ge=64)
+    """Most that one answer may have; what is cut off counts as failed."""
+
+
 class Config(_Section):
     """All settings. `home` holds what must not be lost, `cache` what can be made again."""
 
@@ -132,6 +149,7 @@ class Config(_Section):
     embed: EmbedConfig = EmbedConfig()
     engine: EngineConfig = EngineConfig()
     inject: InjectConfig = InjectConfig()
+    extract: ExtractConfig = ExtractConfig()
 
     @field_validator("home", "cache")
     @classmethod

@@ -22,10 +22,13 @@ from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.errors import ConfigError, EngineUnavailable, Unsupported
+from inferscale_sidecar.extract import Extractor, LlmExtractor
+from inferscale_sidecar.extract.chat_model import EngineChatModel, OpenAiChatModel
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.chat import ChatService
 from inferscale_sidecar.service.chat_metrics import MetricsRecorder
 from inferscale_sidecar.service.memory import MemoryService
+from inferscale_sidecar.service.memory_facts import FactWriter
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
@@ -53,6 +56,7 @@ class Services:
     tenants: TenantService
     chat: ChatService
     metrics: Metrics
+    facts: FactWriter
 
 
 def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
@@ -93,6 +97,20 @@ def make_builder(
     return Builder(tokenizer, lists, queue, warmer)
 
 
+def make_extractor(config: Config, engine: Engine) -> Extractor:
+    """Finds facts with the model that `extract` names, or with the served one."""
+    extract = config.extract
+    if not extract.url:
+        return LlmExtractor(EngineChatModel(engine), max_tokens=extract.max_tokens)
+    model = OpenAiChatModel(
+        extract.url,
+        extract.model,
+        api_key=extract.api_key.get_secret_value() if extract.api_key else None,
+        timeout_s=extract.timeout_s,
+    )
+    return LlmExtractor(model, max_tokens=extract.max_tokens)
+
+
 def _limits(config: Config) -> WindowLimits:
     """Raises `ConfigError` if the encode policy is not understood, or breaks the isolation."""
     inject = config.inject
@@ -126,15 +144,21 @@ def make_services(
     def is_kv_off() -> bool:
         return builder is None
 
+    on_write = builder.queue.notify if builder else lambda: None
+    facts = FactWriter(
+        store, embedder, make_extractor(config, engine), on_write=on_write, fingerprint=fingerprint
+    )
     searcher = Searcher(store, embedder, metrics, fingerprint=fingerprint)
     memory = MemoryService(
         store,
         embedder,
         searcher,
         metrics,
-        on_write=builder.queue.notify if builder else lambda: None,
+        on_write=on_write,
         fingerprint=fingerprint,
         is_kv_off=is_kv_off,
+        facts=facts,
+        infers=config.extract.enabled,
     )
     frame = builder.lists.frame if builder else MemoryFrame()
     recall = RecallService(
@@ -152,7 +176,7 @@ def make_services(
         suspects=builder.queue if builder else None,
     )
     tenants = TenantService(store, metrics, auth=config.auth.mode)
-    return Services(memory, recall, tenants, chat, metrics)
+    return Services(memory, recall, tenants, chat, metrics, facts)
 
 
 def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAPI:

@@ -21,6 +21,7 @@ from inferscale_sidecar.lifecycle.http import StopSignal, bind, serving
 from inferscale_sidecar.lifecycle.parts import Builder, make_app, make_builder, make_services
 from inferscale_sidecar.lifecycle.watch import EngineWatch
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.memory_facts import FactWriter
 from inferscale_sidecar.store import MemoryStore, SqlStore
 
 Detail = Callable[[str], None]
@@ -99,6 +100,7 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
     with stage("self-test"):
         await watch.engine_came_up()
     await stack.enter_async_context(_background(watch))
+    await stack.enter_async_context(_extracting(services.facts))
     url = f"http://{config.server.host}:{listener.getsockname()[1]}"
     injection = watch.readiness().parts.get("injection", "off")
     code = await on_ready(Running(url, host.client.base_url, host.client.model, injection))
@@ -175,3 +177,15 @@ async def _background(watch: EngineWatch) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+@asynccontextmanager
+async def _extracting(facts: FactWriter) -> AsyncIterator[None]:
+    task = asyncio.create_task(facts.run(), name="extractions")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await facts.close()

@@ -4,29 +4,19 @@ Owns the order of checks, embedding and writing. Invariants: everything is bound
 non-empty scope; a write is durable and visible to the next read when its method returns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inferscale.protocol.memory import Message
 from inferscale_sidecar.core import Hit, Memory, Scope, Tenant
-from inferscale_sidecar.embed import Embedder
-from inferscale_sidecar.errors import InvalidInput, NotFound, Unsupported
-from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.errors import InvalidInput, NotFound
+from inferscale_sidecar.service.memory_add import MemoryAdder
 from inferscale_sidecar.service.message import (
-    Note,
     check_metadata,
-    name_request,
     need_scope,
-    read_notes,
 )
-from inferscale_sidecar.service.search import Searcher
-from inferscale_sidecar.store import MemoryStore
 from inferscale_sidecar.store.records import (
-    Added,
     BuildCounts,
-    Draft,
-    IdempotencyKey,
     Page,
     Removed,
     VersionEvent,
@@ -35,7 +25,7 @@ from inferscale_sidecar.store.records import (
 MAX_PAGE = 1_000
 
 
-class MemoryService:
+class MemoryService(MemoryAdder):
     """The use cases of memory, for one store and one embedder.
 
     Args:
@@ -46,88 +36,9 @@ class MemoryService:
         on_write: called after each committed write; wakes the build queue. Must not block.
         fingerprint: names the engine whose KV state is shown; None while there is none.
         is_kv_off: True if nothing is built or injected at all.
+        facts: extracts facts; None if there is no LLM to do it.
+        infers: whether facts are extracted when a request does not say.
     """
-
-    def __init__(
-        self,
-        store: MemoryStore,
-        embedder: Embedder,
-        searcher: Searcher,
-        metrics: Metrics,
-        *,
-        on_write: Callable[[], None] = lambda: None,
-        fingerprint: Callable[[], str | None] = lambda: None,
-        is_kv_off: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._searcher = searcher
-        self._metrics = metrics
-        self._on_write = on_write
-        self._fingerprint = fingerprint
-        self._is_kv_off = is_kv_off
-
-    async def add(
-        self,
-        tenant: Tenant,
-        scope: Scope,
-        messages: str | Message | Sequence[Message],
-        *,
-        metadata: dict[str, Any] | None = None,
-        infer: bool | None = None,
-        idempotency_key: str | None = None,
-    ) -> list[Added]:
-        """Store messages verbatim, all or none; one result per message that has text.
-
-        A text that exactly this scope holds already is a NOOP with the id of the one that is there.
-        The same `idempotency_key` gives the first call's results again.
-
-        Raises:
-            InvalidInput: no scope, or a text or metadata that cannot be stored.
-            Conflict: the idempotency key was used for another request.
-            Unsupported: `infer=True`, for there is no extraction yet.
-        """
-        with self._metrics.operation("add"):
-            need_scope(scope)
-            if infer:
-                raise Unsupported(
-                    "infer=True needs fact extraction, which is not configured on this server; "
-                    "send infer=False to store the messages verbatim",
-                    param="infer",
-                )
-            metadata = check_metadata(metadata)
-            notes = read_notes(messages)
-            request = name_request(idempotency_key, scope, notes, metadata)
-            return await self._add(tenant, scope, notes, metadata, request)
-
-    async def _add(
-        self,
-        tenant: Tenant,
-        scope: Scope,
-        notes: Sequence[Note],
-        metadata: dict[str, Any] | None,
-        request: IdempotencyKey | None,
-    ) -> list[Added]:
-        if request:
-            earlier = await self._store.replay(tenant.id, request, fingerprint=self._fingerprint())
-            if earlier is not None:
-                return [replace(added, memory=self._shown(added.memory)) for added in earlier]
-        if not notes:
-            return []
-        texts = list(dict.fromkeys(note.text for note in notes))
-        vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True))
-        drafts = [Draft(note.text, vectors[note.text], note.role, note.actor_id) for note in notes]
-        results = await self._store.add_memories(
-            tenant.id,
-            scope,
-            drafts,
-            metadata=metadata,
-            idempotency=request,
-            fingerprint=self._fingerprint(),
-        )
-        if any(added.event == "ADD" for added in results):
-            self._on_write()
-        return [replace(added, memory=self._shown(added.memory)) for added in results]
 
     async def get(self, tenant: Tenant, memory_id: str) -> Memory:
         """Raises NotFound, also for another tenant's memory."""
@@ -239,9 +150,6 @@ class MemoryService:
     async def builds(self, tenant: Tenant) -> BuildCounts:
         """How far the tenant's KV is behind its text."""
         return await self._store.build_counts(tenant.id, self._fingerprint())
-
-    def _shown(self, memory: Memory) -> Memory:
-        return replace(memory, kv_state="off") if self._is_kv_off() else memory
 
 
 def _not_found(memory_id: str) -> NotFound:

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from inferscale.protocol.memory import MAX_ID_CHARS, Message, check_text
@@ -29,6 +30,7 @@ class Note:
     text: str
     role: str | None = None
     actor_id: str | None = None
+    said_at: datetime | None = None
 
 
 def read_notes(messages: str | Message | Sequence[Message]) -> list[Note]:
@@ -69,6 +71,7 @@ def _read(message: Message, where: str) -> Note | None:
         text=text,
         role=_label(message.role, f"{where}.role", MAX_ROLE_CHARS),
         actor_id=_label(message.name, f"{where}.name", MAX_ID_CHARS),
+        said_at=message.timestamp,
     )
 
 
@@ -144,7 +147,12 @@ def need_scope(scope: Scope) -> None:
 
 
 def name_request(
-    key: str | None, scope: Scope, notes: Sequence[Note], metadata: dict[str, Any] | None
+    key: str | None,
+    scope: Scope,
+    notes: Sequence[Note],
+    metadata: dict[str, Any] | None,
+    *,
+    infer: bool = False,
 ) -> IdempotencyKey | None:
     """The client's name for an addition, with the digest of all that it depends on.
 
@@ -159,6 +167,8 @@ def name_request(
             param="Idempotency-Key",
         )
     ids = [scope.user_id, scope.agent_id, scope.run_id]
-    asked = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
+    asked: list[Any] = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
+    if infer:
+        asked.append("infer")
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     return IdempotencyKey(key, digest)

@@ -14,7 +14,7 @@ from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.filter import Predicate, compile_filter
 from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, ScopeViews
 from inferscale_sidecar.store.base import MemoryPort
-from inferscale_sidecar.store.records import Vector
+from inferscale_sidecar.store.records import SEARCHABLE, Vector
 
 _ATTEMPTS = 8
 
@@ -93,7 +93,9 @@ class Searcher:
             hits = [
                 Hit(live[row.memory_id], score)
                 for row, score in wanted
-                if row.memory_id in live and live[row.memory_id].version == row.version
+                if (memory := live.get(row.memory_id)) is not None
+                and memory.version == row.version
+                and memory.status in SEARCHABLE
             ]
             if len(hits) == len(wanted):
                 break

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Scope, Tenant
+from inferscale_sidecar.store.extraction_port import ExtractionPort
 from inferscale_sidecar.store.neighbour_port import NeighbourPort
 from inferscale_sidecar.store.records import (
     Added,
@@ -200,7 +201,9 @@ class TenantPort(Protocol):
         """True once any tenant ever had a key."""
 
 
-class MemoryStore(MemoryPort, KvPort, NeighbourPort, HandlePort, TenantPort, Protocol):
+class MemoryStore(
+    MemoryPort, ExtractionPort, KvPort, NeighbourPort, HandlePort, TenantPort, Protocol
+):
     """All of it, with a life cycle."""
 
     async def start(self) -> None:

@@ -20,7 +20,8 @@ async def live_versions(
     found: dict[tuple[str, str], int] = {}
     for some in batched(sorted(set(memory_ids))):
         query = select(memories.c.tenant_id, memories.c.id, memories.c.version)
-        rows = await conn.execute(query.where(memories.c.id.in_(some)))
+        its = memories.c.id.in_(some) & (memories.c.status == "live")
+        rows = await conn.execute(query.where(its))
         found |= {(row.tenant_id, row.id): row.version for row in rows}
     return found
 

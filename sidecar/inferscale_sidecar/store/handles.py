@@ -11,6 +11,7 @@ from sqlalchemy import delete, func, insert, select
 
 from inferscale_sidecar.core import Composition, CompositionItem, Scope
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.rows import is_searchable
 from inferscale_sidecar.store.schema import handle_items, handles, memories
 
 
@@ -50,6 +51,7 @@ class SqlHandles:
         live = (memories.c.id == handle_items.c.memory_id) & (
             memories.c.version == handle_items.c.version
         )
+        live &= is_searchable()
         lines = (
             select(handle_items, memories.c.text)
             .join(memories, live & (memories.c.tenant_id == tenant_id))

@@ -57,9 +57,10 @@ async def find_results(
         )
     ids = [memory_id for memory_id, _ in row.result]
     live = await _first_versions(conn, tenant_id, ids, fingerprint)
+    shown = [live.get(i) or _deleted(tenant_id, i, row.created_at) for i in ids]
     return [
-        Added(live.get(memory_id) or _deleted(tenant_id, memory_id, row.created_at), event)
-        for memory_id, event in row.result
+        Added(memory, event, "extracted" if memory.kind == "fact" else "stored")
+        for memory, (_, event) in zip(shown, row.result, strict=True)
     ]
 
 

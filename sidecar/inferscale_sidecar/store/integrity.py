@@ -10,6 +10,7 @@ from inferscale_sidecar.store.schema import (
     kv_item_contexts,
     kv_items,
     memories,
+    memory_sources,
     memory_versions,
 )
 
@@ -37,6 +38,9 @@ def _checks() -> dict[str, Select[Any]]:
         "deleted memories whose text is left in the history": select(
             memory_versions.c.memory_id
         ).where(memory_versions.c.memory_id.not_in(live), memory_versions.c.text.is_not(None)),
+        "sources of a memory that is gone": select(memory_sources.c.memory_id).where(
+            memory_sources.c.memory_id.not_in(live) | memory_sources.c.source_id.not_in(live)
+        ),
         "KV items of a version that is not current": select(kv_items.c.memory_id).where(
             ~current.exists()
         ),

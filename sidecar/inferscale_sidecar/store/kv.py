@@ -44,7 +44,7 @@ class SqlKv:
             query = (
                 with_state(select(memories.c.num, *_BUILD_COLUMNS), fingerprint)
                 .where(memories.c.num >= mark.num)
-                .where(kv_items.c.id.is_(None))
+                .where(kv_items.c.id.is_(None), memories.c.status == "live")
                 .where(func.coalesce(builds.c.failures, 0) <= MAX_FAILURES)
                 .order_by(memories.c.num)
                 .limit(limit)
@@ -110,7 +110,7 @@ class SqlKv:
         query = (
             select(*_BUILD_COLUMNS)
             .where(memories.c.tenant_id == tenant_id, memories.c.owner == owner)
-            .where(memories.c.num < at.scalar_subquery())
+            .where(memories.c.num < at.scalar_subquery(), memories.c.status == "live")
             .order_by(memories.c.num.desc())
             .limit(limit)
         )
@@ -188,7 +188,9 @@ class SqlKv:
     async def build_counts(self, tenant_id: str, fingerprint: str | None) -> BuildCounts:
         state = has_state(fingerprint).label("state")
         columns: list[Any] = [state, func.count()]
-        query = with_state(select(*columns), fingerprint).where(memories.c.tenant_id == tenant_id)
+        query = with_state(select(*columns), fingerprint).where(
+            memories.c.tenant_id == tenant_id, memories.c.status == "live"
+        )
         async with self._db.read() as conn:
             rows = (await conn.execute(query.group_by(state))).all()
         return BuildCounts(**{name: number for name, number in rows})

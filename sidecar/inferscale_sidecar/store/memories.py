@@ -1,9 +1,7 @@
 """Writing memories in SQL: each call is one transaction, numbered in the tenant's commit order."""
 
-import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import insert, select, update
@@ -11,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Scope
 from inferscale_sidecar.errors import Conflict
-from inferscale_sidecar.store import removal
+from inferscale_sidecar.store import memory_rows, removal
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.fact_rows import sources_of
 from inferscale_sidecar.store.idempotency import find_results, keep_results
 from inferscale_sidecar.store.records import (
     Added,
@@ -22,10 +21,8 @@ from inferscale_sidecar.store.records import (
     Vector,
 )
 from inferscale_sidecar.store.rows import (
-    batched,
     in_scope,
     next_seq,
-    scope_digest,
     select_memories,
     text_digest,
     to_memory,
@@ -59,10 +56,14 @@ class SqlMemories:
                 if earlier is not None:
                     return earlier
             digests = [text_digest(draft.text) for draft in drafts]
-            known = await _find_texts(conn, tenant_id, scope, digests, fingerprint)
-            rows = _new_rows(tenant_id, scope, drafts, digests, known, metadata, seq, now)
-            await _insert_memories(conn, rows.values(), dict(zip(digests, drafts, strict=True)))
-            results = _results(digests, known, rows)
+            known = await memory_rows.find_texts(conn, tenant_id, scope, digests, fingerprint)
+            rows = memory_rows.new_rows(
+                tenant_id, scope, drafts, digests, known, metadata=metadata, seq=seq, now=now
+            )
+            await memory_rows.insert_rows(
+                conn, rows.values(), dict(zip(digests, drafts, strict=True))
+            )
+            results = memory_rows.results_of(digests, known, rows)
             if idempotency:
                 await keep_results(conn, tenant_id, idempotency, results, now)
         return results
@@ -101,110 +102,18 @@ class SqlMemories:
             return to_memory((await conn.execute(query)).one())
 
     async def delete_memory(self, tenant_id: str, memory_id: str) -> Removed | None:
-        condition = (memories.c.tenant_id == tenant_id) & (memories.c.id == memory_id)
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
+            ids = [memory_id, *await sources_of(conn, [memory_id])]
+            condition = (memories.c.tenant_id == tenant_id) & memories.c.id.in_(ids)
             removed = await removal.remove(conn, condition, seq=seq, now=self._clock())
-        return removed if removed.memories else None
+        return removed if removed.memories or removed.sources else None
 
     async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
         condition = in_scope(tenant_id, scope)
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
             return await removal.remove(conn, condition, seq=seq, now=self._clock())
-
-
-async def _find_texts(
-    conn: AsyncConnection,
-    tenant_id: str,
-    scope: Scope,
-    digests: Sequence[str],
-    fingerprint: str | None,
-) -> dict[str, Memory]:
-    """The memories of exactly this scope that have one of these texts, by text digest."""
-    found: dict[str, Memory] = {}
-    for some in batched(list(dict.fromkeys(digests))):
-        query = select_memories(fingerprint).where(
-            memories.c.tenant_id == tenant_id,
-            memories.c.scope_key == scope_digest(scope),
-            memories.c.text_hash.in_(some),
-        )
-        found |= {row.text_hash: to_memory(row) for row in await conn.execute(query)}
-    return found
-
-
-def _new_rows(
-    tenant_id: str,
-    scope: Scope,
-    drafts: Sequence[Draft],
-    digests: Sequence[str],
-    known: dict[str, Memory],
-    metadata: dict[str, Any] | None,
-    seq: int,
-    now: datetime,
-) -> dict[str, dict[str, Any]]:
-    """Rows for the texts that are new, each once, in the order of the drafts."""
-    common = {
-        "tenant_id": tenant_id,
-        "user_id": scope.user_id,
-        "agent_id": scope.agent_id,
-        "run_id": scope.run_id,
-        "owner": scope.owner,
-        "scope_key": scope_digest(scope),
-        "version": 1,
-        "metadata": metadata,
-        "seq": seq,
-    }
-    rows: dict[str, dict[str, Any]] = {}
-    for draft, digest in zip(drafts, digests, strict=True):
-        if digest in known or digest in rows:
-            continue
-        # A microsecond each: creation order is then also an order of times.
-        created = now + timedelta(microseconds=len(rows))
-        rows[digest] = common | {
-            "id": str(uuid.uuid4()),
-            "text": draft.text,
-            "text_hash": digest,
-            "role": draft.role,
-            "actor_id": draft.actor_id,
-            "created_at": created,
-            "updated_at": created,
-        }
-    return rows
-
-
-async def _insert_memories(
-    conn: AsyncConnection, rows: Iterable[dict[str, Any]], drafts: dict[str, Draft]
-) -> None:
-    rows = list(rows)
-    if not rows:
-        return
-    vectors = [
-        {"memory_id": row["id"], "vector": vector_blob(drafts[row["text_hash"]].vector)}
-        for row in rows
-    ]
-    versions = [version_row(row, "ADD", row["seq"], row["created_at"]) for row in rows]
-    await conn.execute(insert(memories), rows)
-    await conn.execute(insert(embeddings), vectors)
-    await conn.execute(insert(memory_versions), versions)
-
-
-def _results(
-    digests: Sequence[str], known: dict[str, Memory], rows: dict[str, dict[str, Any]]
-) -> list[Added]:
-    created = {digest: _memory_of(row) for digest, row in rows.items()}
-    results, seen = [], set(known)
-    for digest in digests:
-        memory = known.get(digest) or created[digest]
-        results.append(Added(memory, "NOOP" if digest in seen else "ADD"))
-        seen.add(digest)
-    return results
-
-
-def _memory_of(row: dict[str, Any]) -> Memory:
-    ids = {name: row[name] for name in ("user_id", "agent_id", "run_id")}
-    same = {field.name: row[field.name] for field in fields(Memory) if field.name in row}
-    return Memory(scope=Scope(**ids), **same)
 
 
 async def _new_version(

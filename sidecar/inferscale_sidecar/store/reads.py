@@ -11,6 +11,7 @@ from inferscale_sidecar.store.rows import (
     batched,
     in_list,
     in_scope,
+    is_searchable,
     select_index_rows,
     select_memories,
     to_index_row,
@@ -45,7 +46,7 @@ class SqlReads:
         before: int | None = None,
         fingerprint: str | None = None,
     ) -> Page:
-        condition = in_scope(tenant_id, scope)
+        condition = in_scope(tenant_id, scope) & is_searchable()
         query = select_memories(fingerprint).where(condition)
         if before is not None:
             query = query.where(memories.c.num < before)
@@ -79,7 +80,8 @@ class SqlReads:
             seq = await conn.scalar(select(tenants.c.change_seq).where(tenants.c.id == tenant_id))
             if seq is None or seq == since:
                 return ScopeChanges(seq or 0, (), ())
-            query = select_index_rows().where(in_list(tenant_id, scope))
+            its = in_list(tenant_id, scope)
+            query = select_index_rows().where(its, is_searchable())
             if since is None:
                 rows = (await conn.execute(query)).all()
                 return ScopeChanges(seq, [to_index_row(row) for row in rows], ())
@@ -91,14 +93,18 @@ class SqlReads:
                     memory_versions.c.seq > since,
                 )
             )
-            return ScopeChanges(seq, [to_index_row(row) for row in rows], gone.all())
+            kept = await conn.scalars(
+                select(memories.c.id).where(its, memories.c.seq > since, ~is_searchable())
+            )
+            found = [to_index_row(row) for row in rows]
+            return ScopeChanges(seq, found, [*gone.all(), *kept.all()])
 
     async def live_versions(self, tenant_id: str, ids: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}
         async with self._db.read() as conn:
             for some in batched(ids):
                 query = select(memories.c.id, memories.c.version).where(
-                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some)
+                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some), is_searchable()
                 )
                 found |= {row.id: row.version for row in await conn.execute(query)}
         return found

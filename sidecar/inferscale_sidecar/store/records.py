@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from inferscale.protocol.memory import AddStatus, ExtractionState, MemoryStatus
 from inferscale_sidecar.core import Memory, Scope, Tenant
 
 Vector = npt.NDArray[np.float32]
@@ -15,6 +16,8 @@ Event = Literal["ADD", "UPDATE", "DELETE"]
 KeyScope = Literal["read", "write", "admin"]
 
 DEFAULT_TENANT = "default"
+SEARCHABLE: tuple[MemoryStatus, ...] = ("live", "pending")
+"""Status of the memories that are listed and found."""
 MAX_FAILURES = 3
 
 
@@ -26,6 +29,15 @@ class Draft:
     vector: Vector
     role: str | None = None
     actor_id: str | None = None
+    said_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class FactDraft:
+    """A fact about to be written, and the places of the messages that it comes from."""
+
+    draft: Draft
+    sources: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,27 @@ class Added:
 
     memory: Memory
     event: Literal["ADD", "NOOP"]
+    status: AddStatus = "stored"
+    error: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """A request to extract facts from messages that are stored already."""
+
+    id: str
+    tenant_id: str
+    scope: Scope
+    state: ExtractionState
+    turns: tuple[Memory | None, ...]  # None where a message was deleted since
+    metadata: dict[str, Any] | None
+    facts: int
+    dropped: int
+    error_code: str | None
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True)
@@ -55,10 +88,11 @@ class Page:
 
 @dataclass(frozen=True)
 class Removed:
-    """Counts of what a deletion took away."""
+    """Counts of what a deletion took away. `sources` are messages kept beside their facts."""
 
     memories: int
     kv_items: int
+    sources: int = 0
 
 
 @dataclass(frozen=True)

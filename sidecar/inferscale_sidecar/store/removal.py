@@ -7,18 +7,22 @@ nor a KV row of an item that was encoded behind one of them; their keys are queu
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, insert, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale_sidecar.store.columns import UtcDateTime
 from inferscale_sidecar.store.records import Removed
+from inferscale_sidecar.store.rows import batched
 from inferscale_sidecar.store.schema import (
-    UtcDateTime,
     builds,
     embeddings,
+    extraction_turns,
+    extractions,
     handle_items,
     kv_item_contexts,
     kv_items,
     memories,
+    memory_sources,
     memory_versions,
     purges,
 )
@@ -63,7 +67,14 @@ async def remove(
     victims: Select[Any] = select(memories.c.id).where(condition)
     behind = select(kv_item_contexts.c.kv_item_id).where(kv_item_contexts.c.memory_id.in_(victims))
     doomed = or_(kv_items.c.memory_id.in_(victims), kv_items.c.id.in_(behind))
+    kept = (
+        select(func.count()).select_from(memories).where(condition, memories.c.status == "source")
+    )
+    num_sources = await conn.scalar(kept) or 0
     num_kv = await queue_purges(conn, doomed, now)
+    await _drop_from_extractions(conn, victims)
+    links = memory_sources.c.memory_id.in_(victims) | memory_sources.c.source_id.in_(victims)
+    await conn.execute(delete(memory_sources).where(links))
     for table in (builds, handle_items, embeddings):
         await conn.execute(delete(table).where(table.c.memory_id.in_(victims)))
     await conn.execute(
@@ -71,7 +82,20 @@ async def remove(
     )
     await conn.execute(_delete_events(condition, seq=seq, now=now))
     gone = await conn.execute(delete(memories).where(condition))
-    return Removed(memories=gone.rowcount, kv_items=num_kv)
+    return Removed(gone.rowcount - num_sources, num_kv, sources=num_sources)
+
+
+async def _drop_from_extractions(conn: AsyncConnection, victims: Select[Any]) -> None:
+    """Messages that go leave their extraction; one that has none left goes too."""
+    jobs = select(extraction_turns.c.extraction_id).where(extraction_turns.c.memory_id.in_(victims))
+    touched = (await conn.scalars(jobs.distinct())).all()
+    await conn.execute(delete(extraction_turns).where(extraction_turns.c.memory_id.in_(victims)))
+    rest = select(extraction_turns.c.extraction_id)
+    for some in batched(touched):
+        empty = extractions.c.id.in_(some) & extractions.c.id.not_in(
+            rest.where(extraction_turns.c.extraction_id.in_(some))
+        )
+        await conn.execute(delete(extractions).where(empty))
 
 
 def _delete_events(condition: ColumnElement[bool], *, seq: int, now: datetime) -> Any:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Scope
 from inferscale_sidecar.errors import NotFound
-from inferscale_sidecar.store.records import MAX_FAILURES, IndexRow, Vector
+from inferscale_sidecar.store.records import MAX_FAILURES, SEARCHABLE, IndexRow, Vector
 from inferscale_sidecar.store.schema import builds, embeddings, kv_items, memories, tenants
 
 T = TypeVar("T")
@@ -30,6 +30,16 @@ def batched(items: Sequence[T], size: int = BATCH) -> Iterator[Sequence[T]]:
 def text_digest(text: str) -> str:
     """SHA-256 (hex) by which exact duplicates are known."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def source_digest(text: str) -> str:
+    """What stands for a text's digest in a message that is only kept. No text contains NUL."""
+    return text_digest(f"\x00source\x00{text}")
+
+
+def is_searchable() -> ColumnElement[bool]:
+    """Condition on `memories`: it is listed and found."""
+    return memories.c.status.in_(SEARCHABLE)
 
 
 def scope_digest(scope: Scope) -> str:
@@ -106,6 +116,9 @@ def to_memory(row: Row[Any]) -> Memory:
         actor_id=row.actor_id,
         metadata=row.metadata,
         kv_state=row.kv_state,
+        status=row.status,
+        kind=row.kind,
+        said_at=row.said_at,
     )
 
 

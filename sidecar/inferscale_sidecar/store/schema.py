@@ -4,61 +4,24 @@ Invariant: every row that belongs to a tenant carries its `tenant_id`, and the t
 stands in `memories` and `memory_versions` only, so that deleting it is two statements.
 """
 
-from datetime import UTC, datetime
-
 from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
-    DateTime,
-    Dialect,
     Float,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     PrimaryKeyConstraint,
     String,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
 )
 
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC datetimes on every database; SQLite itself keeps no zone."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"naive datetime {value!r}: the store keeps UTC, pass an aware one")
-        return value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-# SQLite only numbers rows by itself when the key is spelled INTEGER.
-RowNumber = BigInteger().with_variant(Integer, "sqlite")
-ID = String(64)
-FOREIGN_ID = String(256)
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+from inferscale_sidecar.store.columns import FOREIGN_ID, ID, RowNumber, UtcDateTime
+from inferscale_sidecar.store.columns import metadata as metadata
 
 meta = Table(
     "meta",
@@ -101,13 +64,17 @@ memories = Table(
     Column("agent_id", FOREIGN_ID),
     Column("run_id", FOREIGN_ID),
     Column("owner", String(272), nullable=False),
+    Column("kind", String(16), nullable=False, server_default="memory"),
+    Column("status", String(16), nullable=False, server_default="live"),
     # Digest of all three ids: SQL holds two NULLs for different, uniqueness must not.
     Column("scope_key", String(64), nullable=False),
     Column("text", Text, nullable=False),
+    # Of what is found, the text's; of what is only kept, one that cannot stand in a new text's way.
     Column("text_hash", String(64), nullable=False),
     Column("version", Integer, nullable=False),
     Column("role", String(64)),
     Column("actor_id", FOREIGN_ID),
+    Column("said_at", UtcDateTime),
     Column("metadata", JSON(none_as_null=True)),
     Column("seq", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
@@ -137,6 +104,44 @@ memory_versions = Table(
     Column("created_at", UtcDateTime, nullable=False),
     PrimaryKeyConstraint("memory_id", "version", "event"),
     Index(None, "tenant_id", "event", "seq"),
+)
+
+memory_sources = Table(
+    "memory_sources",
+    metadata,
+    Column("memory_id", ID, nullable=False),
+    Column("source_id", ID, nullable=False),
+    PrimaryKeyConstraint("memory_id", "source_id"),
+    Index(None, "source_id"),
+)
+
+extractions = Table(
+    "extractions",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("user_id", FOREIGN_ID),
+    Column("agent_id", FOREIGN_ID),
+    Column("run_id", FOREIGN_ID),
+    Column("state", String(16), nullable=False),
+    Column("metadata", JSON(none_as_null=True)),
+    Column("facts", Integer, nullable=False, server_default="0"),
+    Column("dropped", Integer, nullable=False, server_default="0"),
+    Column("error_code", String(64)),
+    Column("error", Text),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Index(None, "state", "created_at"),
+)
+
+extraction_turns = Table(
+    "extraction_turns",
+    metadata,
+    Column("extraction_id", ID, ForeignKey("extractions.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("memory_id", ID, nullable=False),
+    PrimaryKeyConstraint("extraction_id", "position"),
+    Index(None, "memory_id"),
 )
 
 embeddings = Table(

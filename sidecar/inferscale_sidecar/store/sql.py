@@ -8,6 +8,7 @@ from sqlalchemy import insert, select
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import build_rows, migrations
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.extractions import SqlExtractions
 from inferscale_sidecar.store.handles import SqlHandles
 from inferscale_sidecar.store.integrity import find_violations
 from inferscale_sidecar.store.kv import SqlKv
@@ -25,7 +26,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqlStore(SqlMemories, SqlReads, SqlKv, SqlNeighbours, SqlHandles, SqlTenants):
+class SqlStore(SqlMemories, SqlReads, SqlExtractions, SqlKv, SqlNeighbours, SqlHandles, SqlTenants):
     """Implements `MemoryStore`.
 
     Args:

@@ -214,11 +214,12 @@ async def test_broken_json_is_a_400(client: httpx.AsyncClient, raw: bytes) -> No
     assert answer.json()["error"]["message"]
 
 
-async def test_infer_is_not_offered(client: httpx.AsyncClient) -> None:
+async def test_infer_without_an_llm_is_not_offered(client: httpx.AsyncClient) -> None:
     body = {"user_id": "alice", "messages": "x", "infer": True}
     answer = await client.post("/v1/memories", json=body)
     assert answer.status_code == 501
     assert "infer=False" in answer.json()["error"]["message"]
+    assert (await client.get("/v1/extractions/x")).status_code == 404
 
 
 async def test_text_of_every_script_comes_back_as_it_was(client: httpx.AsyncClient) -> None:

@@ -14,6 +14,7 @@ from inferscale_sidecar import core
 from inferscale_sidecar.api.auth import current_tenant, writing_tenant
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.service.memory import MAX_PAGE, MemoryService
+from inferscale_sidecar.service.memory_facts import Additions
 from inferscale_sidecar.store.records import Added, VersionEvent
 
 Reader = Annotated[core.Tenant, Depends(current_tenant)]
@@ -42,15 +43,16 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
         tenant: Writer,
         idempotency_key: Annotated[str | None, Header()] = None,
     ) -> wire.AddResponse:
-        results = await memory.add(
+        added = await memory.remember(
             tenant,
             to_scope(body),
             body.messages,
             metadata=body.metadata,
             infer=body.infer,
+            wait=not body.async_mode,
             idempotency_key=idempotency_key,
         )
-        return wire.AddResponse(results=[_added(each) for each in results])
+        return _additions(added)
 
     @router.get("/v1/memories")
     async def list_memories(
@@ -110,6 +112,10 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
     async def history(memory_id: str, tenant: Reader) -> wire.HistoryResponse:
         return wire.HistoryResponse(results=_history(await memory.history(tenant, memory_id)))
 
+    @router.get("/v1/extractions/{extraction_id}")
+    async def extraction(extraction_id: str, tenant: Reader) -> wire.AddResponse:
+        return _additions(await memory.extraction(tenant, extraction_id))
+
     @router.get("/v1/builds")
     async def builds(tenant: Reader) -> wire.BuildStatus:
         counts = await memory.builds(tenant)
@@ -144,6 +150,9 @@ def _fields(memory: core.Memory) -> dict[str, Any]:
         "metadata": memory.metadata,
         "version": memory.version,
         "kv_state": memory.kv_state,
+        "status": memory.status,
+        "kind": memory.kind,
+        "said_at": memory.said_at,
         "created_at": memory.created_at,
         "updated_at": memory.updated_at,
     }
@@ -151,6 +160,27 @@ def _fields(memory: core.Memory) -> dict[str, Any]:
 
 def _scored(hit: core.Hit) -> wire.ScoredMemory:
     return wire.ScoredMemory(**_fields(hit.memory), score=hit.score)
+
+
+def _additions(additions: Additions) -> wire.AddResponse:
+    results = [_added(each) for each in additions.results]
+    job = additions.extraction
+    if job is None:
+        return wire.AddResponse(results=results)
+    error = None
+    if job.error is not None:
+        error = wire.ExtractionError(code=job.error_code or "extraction_failed", message=job.error)
+    extraction = wire.Extraction(
+        id=job.id,
+        state=job.state,
+        facts=job.facts,
+        dropped=job.dropped,
+        error=error,
+        turns=[turn.id for turn in job.turns if turn],
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+    )
+    return wire.AddResponse(results=results, extraction=extraction)
 
 
 def _added(added: Added) -> wire.AddedMemory:
@@ -162,6 +192,9 @@ def _added(added: Added) -> wire.AddedMemory:
         role=memory.role,
         actor_id=memory.actor_id,
         kv_state=memory.kv_state,
+        status=added.status,
+        error=added.error,
+        sources=list(added.sources),
     )
 
 

@@ -1,0 +1,70 @@
+"""Reads an extraction model's answer, however it is wrapped: models do not all obey a schema.
+
+Tolerated: code fences, thinking before the answer, chatter around it, a bare list, strings instead
+of objects, other names for the list. What holds no JSON at all is a failure, never "no facts".
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from inferscale_sidecar.extract.base import ExtractionFailed
+
+_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_LIST_NAMES = ("facts", "memory", "memories", "results")
+_TEXT_NAMES = ("text", "fact", "memory", "content")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a model says: a sentence, and where it has it from, unchecked."""
+
+    text: str
+    turns: tuple[int, ...]
+
+
+def read_claims(answer: str) -> list[Claim]:
+    """The claims in an answer.
+
+    Raises:
+        ExtractionFailed: the answer is cut off, or is not the JSON that was asked for.
+    """
+    found = next(_json_values(_THINKING.sub("", answer)), None)
+    if isinstance(found, dict):
+        found = next((found[name] for name in _LIST_NAMES if name in found), None)
+    if isinstance(found, dict | str):
+        found = [found]
+    if not isinstance(found, list):
+        raise ExtractionFailed(
+            f"the extraction model did not answer with a list of facts: {answer[:200]!r}",
+            code="extraction_unusable",
+        )
+    return [claim for each in found if (claim := _claim(each)) is not None]
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder()
+    for start in re.finditer(r"[\[{]", text):
+        try:
+            yield decoder.raw_decode(text, start.start())[0]
+        except ValueError:
+            continue
+        return
+
+
+def _claim(value: Any) -> Claim | None:
+    if isinstance(value, str):
+        value = {"text": value}
+    if not isinstance(value, dict):
+        return None
+    text = next((value[n] for n in _TEXT_NAMES if isinstance(value.get(n), str)), "")
+    text = " ".join(text.replace("\x00", " ").split())
+    turns = value.get("turns")
+    return Claim(text, tuple(_integers(turns))) if text else None
+
+
+def _integers(value: Any) -> Iterable[int]:
+    values = value if isinstance(value, list) else [value]
+    return (v for v in values if isinstance(v, int) and not isinstance(v, bool))

@@ -1,0 +1,119 @@
+"""Rows of new memories, and whether their texts are new: in the caller's transaction."""
+
+import uuid
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.store.records import Added, Draft
+from inferscale_sidecar.store.rows import (
+    batched,
+    scope_digest,
+    select_memories,
+    to_memory,
+    vector_blob,
+    version_row,
+)
+from inferscale_sidecar.store.schema import embeddings, memories, memory_versions
+
+
+async def find_texts(
+    conn: AsyncConnection,
+    tenant_id: str,
+    scope: Scope,
+    digests: Sequence[str],
+    fingerprint: str | None,
+) -> dict[str, Memory]:
+    """The memories of exactly this scope under these digests, by digest."""
+    found: dict[str, Memory] = {}
+    for some in batched(list(dict.fromkeys(digests))):
+        query = select_memories(fingerprint).where(
+            memories.c.tenant_id == tenant_id,
+            memories.c.scope_key == scope_digest(scope),
+            memories.c.text_hash.in_(some),
+        )
+        found |= {row.text_hash: to_memory(row) for row in await conn.execute(query)}
+    return found
+
+
+def new_rows(
+    tenant_id: str,
+    scope: Scope,
+    drafts: Sequence[Draft],
+    digests: Sequence[str],
+    known: Container[str],
+    *,
+    metadata: dict[str, Any] | None,
+    seq: int,
+    now: datetime,
+) -> dict[str, dict[str, Any]]:
+    """Rows for the texts that are new, each once, in the order of the drafts."""
+    common = {
+        "tenant_id": tenant_id,
+        "user_id": scope.user_id,
+        "agent_id": scope.agent_id,
+        "run_id": scope.run_id,
+        "owner": scope.owner,
+        "scope_key": scope_digest(scope),
+        "version": 1,
+        "metadata": metadata,
+        "seq": seq,
+    }
+    rows: dict[str, dict[str, Any]] = {}
+    for draft, digest in zip(drafts, digests, strict=True):
+        if digest in known or digest in rows:
+            continue
+        # A microsecond each: creation order is then also an order of times.
+        created = now + timedelta(microseconds=len(rows))
+        rows[digest] = common | {
+            "id": str(uuid.uuid4()),
+            "text": draft.text,
+            "text_hash": digest,
+            "role": draft.role,
+            "actor_id": draft.actor_id,
+            "said_at": draft.said_at,
+            "created_at": created,
+            "updated_at": created,
+        }
+    return rows
+
+
+async def insert_rows(
+    conn: AsyncConnection, rows: Iterable[dict[str, Any]], drafts: dict[str, Draft]
+) -> None:
+    """Insert rows of `new_rows` with embeddings and first versions; `drafts` by digest."""
+    rows = list(rows)
+    if not rows:
+        return
+    vectors = [
+        {"memory_id": row["id"], "vector": vector_blob(drafts[row["text_hash"]].vector)}
+        for row in rows
+    ]
+    versions = [version_row(row, "ADD", row["seq"], row["created_at"]) for row in rows]
+    await conn.execute(insert(memories), rows)
+    await conn.execute(insert(embeddings), vectors)
+    await conn.execute(insert(memory_versions), versions)
+
+
+def results_of(
+    digests: Sequence[str], known: dict[str, Memory], rows: dict[str, dict[str, Any]]
+) -> list[Added]:
+    """What became of each draft: new, or known already."""
+    created = {digest: _memory_of(row) for digest, row in rows.items()}
+    results, seen = [], set(known)
+    for digest in digests:
+        memory = known.get(digest) or created[digest]
+        results.append(Added(memory, "NOOP" if digest in seen else "ADD"))
+        seen.add(digest)
+    return results
+
+
+def _memory_of(row: dict[str, Any]) -> Memory:
+    ids = {name: row[name] for name in ("user_id", "agent_id", "run_id")}
+    same = {field.name: row[field.name] for field in fields(Memory) if field.name in row}
+    return Memory(scope=Scope(**ids), **same)
