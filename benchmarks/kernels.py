@@ -11,17 +11,13 @@ The op is checked against its reference before it is timed: no figure is printed
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks._output import machine, show
 from benchmarks.kernel_cases import LLAMA, SMOLLM2, Measured, on_cpu, on_gpu
 
 
@@ -34,18 +30,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     repeats = 9 if options.quick else 41
+    on = machine()
     rows = list(_rows(repeats))
-    if not options.json:
-        _print_table(rows)
-        return
-    result = {
-        "name": "kernels",
-        "command": "python -m benchmarks.kernels " + " ".join(sys.argv[1:]),
-        "machine": _machine(options.threads),
-        "versions": _versions(),
-        "rows": rows,
-    }
-    print(json.dumps(result))
+    show("kernels", f"{on}, {options.threads} threads", rows, as_json=options.json)
 
 
 def _rows(repeats: int) -> Iterator[dict[str, Any]]:
@@ -91,40 +78,6 @@ def _gpu_ms(call: Callable[[], object]) -> float:
     end.record()
     torch.cuda.synchronize()
     return start.elapsed_time(end)
-
-
-def _machine(threads: int) -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    names = [line for line in _cpu_info() if line.startswith("model name")]
-    name = names[0].split(":")[1].strip() if names else platform.machine()
-    return f"{name}, {threads} threads"
-
-
-def _cpu_info() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "torch": torch.__version__}
-    for package in ("numba", "triton"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    print(
-        f"{'op':28} {'model':14} {'tokens':>6} {'MB':>7} {'ms':>8} {'copy ms':>8} {'achieved':>9}"
-    )
-    for row in rows:
-        print(
-            f"{row['op']:28} {row['model']:14} {row['tokens']:6} {row['bytes'] / 1e6:7.1f} "
-            f"{row['ms']:8.3f} {row['copy_ms']:8.3f} {row['achieved']:9.2f}"
-        )
 
 
 if __name__ == "__main__":
