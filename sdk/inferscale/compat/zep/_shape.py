@@ -1,0 +1,87 @@
+"""The SDK's records → Zep's types; and metadata that holds what our memories have no field for.
+
+Owns the reserved keys of metadata. Invariant: they never show in the metadata that Zep's users see.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from inferscale import MemoryRecord
+from inferscale.compat.zep.types import EntityEdge, Episode, Message
+
+KIND = "zep_kind"
+SAID_AT = "zep_created_at"
+EDGE_KEYS = ("valid_at", "invalid_at", "expired_at", "source_node_name", "target_node_name")
+_NAME = "fact_name"
+_EPISODE_KEYS = ("source", "source_description", "document_id")
+
+
+def reserved(**fields: Any) -> dict[str, Any]:
+    """Metadata for fields that are given; those of our own memories keep their names."""
+    return {
+        name if name.startswith("zep_") else f"zep_{name}": value
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def user_metadata(record: MemoryRecord) -> dict[str, Any] | None:
+    """The caller's own metadata."""
+    own = {k: v for k, v in (record.metadata or {}).items() if not k.startswith("zep_")}
+    return own or None
+
+
+def message(record: MemoryRecord) -> Message:
+    """A memory as a message of its thread."""
+    return Message(
+        uuid_=record.id,
+        content=record.memory,
+        role=record.role or "user",
+        name=record.actor_id,
+        created_at=_created_at(record),
+        metadata=user_metadata(record),
+        processed=True,
+    )
+
+
+def edge(record: MemoryRecord) -> EntityEdge:
+    """A memory as a fact."""
+    return EntityEdge(
+        uuid_=record.id,
+        fact=record.memory,
+        name=(record.metadata or {}).get(f"zep_{_NAME}"),
+        created_at=_created_at(record),
+        attributes=user_metadata(record),
+        **_scores(record),
+        **held(record, EDGE_KEYS),
+    )
+
+
+def episode(record: MemoryRecord) -> Episode:
+    """A memory as a piece of data that was added."""
+    return Episode(
+        uuid_=record.id,
+        content=record.memory,
+        created_at=_created_at(record),
+        metadata=user_metadata(record),
+        role=record.actor_id,
+        role_type=record.role,
+        thread_id=record.run_id,
+        **_scores(record),
+        **held(record, _EPISODE_KEYS),
+    )
+
+
+def _scores(record: MemoryRecord) -> dict[str, Any]:
+    score = record.get("score")
+    return {"score": score, "relevance": score}
+
+
+def held(record: MemoryRecord | None, names: Iterable[str]) -> dict[str, Any]:
+    """Fields that are kept in reserved metadata."""
+    metadata = (record.metadata or {}) if record else {}
+    return {name: metadata.get(f"zep_{name}") for name in names}
+
+
+def _created_at(record: MemoryRecord) -> str:
+    return str((record.metadata or {}).get(SAID_AT) or record["created_at"])
