@@ -11,11 +11,12 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 venvs=${VENVS:-$root/.cache/integrations}
-frameworks=(langchain openai-agents)
+frameworks=(langchain openai-agents mcp)
 # What the tests need beside the extra. The suites change what they ask for: they are pinned.
 declare -A tools=(
   [langchain]="langchain-tests==1.1.9"
   [openai-agents]=""
+  [mcp]=""
 )
 
 if [[ $# -gt 0 && $1 != -* ]]; then
