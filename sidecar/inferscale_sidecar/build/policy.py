@@ -17,7 +17,7 @@ from inferscale_sidecar.errors import ConfigError
 
 Kind = Literal["recent", "similar", "generic"]
 MAX_CONTEXT_ITEMS = 64
-SIMILAR_WINDOW = 8
+SIMILAR_WINDOW = 16
 """Most new items of a build with `similar` items: one context is chosen for all of them."""
 STRICT_POLICY = "generic(16)"
 """The policy of strict isolation."""

@@ -39,6 +39,7 @@ class SqlNeighbours:
             )
             .join(embeddings, embeddings.c.memory_id == memories.c.id)
             .where(memories.c.tenant_id == items[0].tenant_id, memories.c.owner == items[0].owner)
+            .where(memories.c.status == "live")
             .order_by(memories.c.num.desc())
             .limit(MAX_COMPARED)
         )
