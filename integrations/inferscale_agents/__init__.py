@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(f"inferscale_agents.{_WHERE[name]}")
     except ModuleNotFoundError as error:
-        if error.name not in ("agents", "openai"):
+        if (error.name or "").partition(".")[0] not in ("agents", "openai"):
             raise
         raise ImportError(
             f"inferscale_agents.{name} needs the package openai-agents: "

@@ -17,11 +17,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'inferscale_mcp' has no attribute {name!r}")
     try:
         from inferscale_mcp import server
-    except ModuleNotFoundError as error:
-        if error.name not in ("mcp", "mcp_types"):
+    except ImportError as error:  # mcp 1 is there, but has another interface
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise ImportError(
-            f"inferscale_mcp.{name} needs the package mcp: pip install 'inferscale-memory[mcp]'",
+            f"inferscale_mcp.{name} needs the package mcp 2.2 or newer: "
+            "pip install 'inferscale-memory[mcp]'",
             name=error.name,
         ) from None
     return getattr(server, name)

@@ -1,5 +1,6 @@
 """The MCP server against the real application: in memory, and as a process over stdio."""
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +17,8 @@ from inferscale import AsyncMemory, InvalidArgumentError, Memory
 from inferscale_mcp import create_server
 
 FACT = "My sister Maya keeps bees in Oslo"
+ENV = {"PYTHONPATH": os.pathsep.join(sys.path)}
+"""Of server processes: the same packages as here, and no identity."""
 Connect = Callable[[], AbstractAsyncContextManager[Client]]
 TOOLS = {"add_memory", "delete_memory", "list_memories", "search_memories", "update_memory"}
 
@@ -103,6 +106,7 @@ async def test_over_stdio(sidecar, memory: Memory, user):
     command = StdioServerParameters(
         command=sys.executable,
         args=["-m", "inferscale_mcp", "--user-id", user, "--base-url", sidecar.url],
+        env=ENV,
     )
     async with Client(stdio_client(command)) as client:
         (hit,) = (await call(client, "search_memories", query="sister"))["memories"]
@@ -110,7 +114,8 @@ async def test_over_stdio(sidecar, memory: Memory, user):
 
 
 def test_without_a_user_it_does_not_start():
-    run = subprocess.run([sys.executable, "-m", "inferscale_mcp"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "inferscale_mcp"]
+    run = subprocess.run(command, capture_output=True, text=True, env=ENV)
     assert run.returncode == 2
     assert "--user-id" in run.stderr
     assert run.stdout == ""

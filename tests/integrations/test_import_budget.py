@@ -1,0 +1,53 @@
+"""What importing an integration costs: nothing, until a name of it is used."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+FRAMEWORKS = {
+    *("agents", "langchain", "langchain_classic", "langchain_core", "langchain_openai"),
+    *("langgraph", "mcp", "openai", "pydantic_ai"),
+}
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def run(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=ENV)
+    return done.stdout
+
+
+@pytest.mark.parametrize("package", ["inferscale_agents", "inferscale_langchain", "inferscale_mcp"])
+def test_importing_a_package_imports_no_framework(package: str) -> None:
+    code = f"import json, sys, {package} as p; dir(p); print(json.dumps(sorted(sys.modules)))"
+    loaded = {name.partition(".")[0] for name in json.loads(run(code))}
+    assert not loaded & FRAMEWORKS
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "framework", "extra"),
+    [
+        ("inferscale_agents", "InferScaleModel", "agents", "openai-agents"),
+        ("inferscale_langchain", "InferScaleMiddleware", "langchain", "langchain"),
+        ("inferscale_langchain", "InferScaleRetriever", "langchain_core", "langchain"),
+        ("inferscale_mcp", "create_server", "mcp", "mcp"),
+    ],
+)
+def test_without_the_framework_the_error_names_the_extra(
+    package: str, name: str, framework: str, extra: str
+) -> None:
+    code = (
+        f"import sys; sys.modules['{framework}'] = None\n"
+        f"try: from {package} import {name}\n"
+        "except ImportError as error: print(error)"
+    )
+    assert f"pip install 'inferscale-memory[{extra}]'" in run(code)
+
+
+@pytest.mark.parametrize("package", ["inferscale_agents", "inferscale_langchain", "inferscale_mcp"])
+def test_an_unknown_name_is_an_attribute_error(package: str) -> None:
+    code = f"import {package}\ntry: {package}.nothing\nexcept AttributeError as e: print(e)"
+    assert package in run(code)
