@@ -76,7 +76,7 @@ def walk(target: Any, package: str, prefix: str = "") -> Iterator[tuple[str, Any
 
 def parameters(function: Any) -> list[list[str]]:
     """[name, kind, "required" or "optional"] of each parameter, without the transport's."""
-    transport = ("self", "request_options", "extra_headers", "extra_query", "extra_body")
+    transport = ("self", "request_options", "timeout", "extra_headers", "extra_query", "extra_body")
     return [
         [name, each.kind.name.lower(), "required" if _is_required(each) else "optional"]
         for name, each in inspect.signature(function).parameters.items()

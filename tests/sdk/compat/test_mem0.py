@@ -102,62 +102,72 @@ async def test_metadata_that_is_empty_is_null_and_ids_not_given_are_absent(memor
     assert not {"agent_id", "run_id", "actor_id"} & set(item)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"user_id": "alice"}, 3),
-        ({"user_id": "alice", "limit": 2}, 2),
-        ({"user_id": "alice", "limit": 100}, 3),
-        ({"user_id": "alice", "limit": 0}, 0),
-        ({"user_id": "alice", "run_id": "r1"}, 1),
-        ({"user_id": " alice "}, 3),
-        ({"filters": {"user_id": "alice"}}, 3),
-        ({"filters": {"user_id": "alice"}, "top_k": 1}, 1),
-        ({"filters": {"user_id": "alice", "run_id": "r1"}, "show_expired": False}, 1),
-        ({"filters": {"AND": [{"user_id": "alice"}, {"run_id": "r1"}]}}, 1),
-        ({"user_id": "carol"}, 0),
-    ],
-)
-async def test_get_all_in_every_spelling(memory, alice, arguments, expected):
-    result = await memory.get_all(**arguments)
-    assert len(result["results"]) == expected
-    assert "Bob likes tea" not in texts(result)
+LISTINGS = [
+    ({"user_id": "alice"}, 3),
+    ({"user_id": "alice", "limit": 2}, 2),
+    ({"user_id": "alice", "limit": 100}, 3),
+    ({"user_id": "alice", "limit": 0}, 0),
+    ({"user_id": "alice", "run_id": "r1"}, 1),
+    ({"user_id": " alice "}, 3),
+    ({"filters": {"user_id": "alice"}}, 3),
+    ({"filters": {"user_id": "alice"}, "top_k": 1}, 1),
+    ({"filters": {"user_id": "alice", "run_id": "r1"}, "show_expired": False}, 1),
+    ({"filters": {"AND": [{"user_id": "alice"}, {"run_id": "r1"}]}}, 1),
+    ({"user_id": "carol"}, 0),
+    ({"user_id": "alice", "filters": {"topic": "home"}}, 1),
+    ({"filters": {"user_id": "alice", "rank": {"gte": 1}}}, 2),
+    ({"filters": {"user_id": "alice", "rank": {"gte": 1}}, "top_k": 1}, 1),
+    ({"filters": {"AND": [{"user_id": "alice"}, {"created_at": {"lt": "2020-01-01"}}]}}, 0),
+]
+
+
+async def test_get_all_in_every_spelling(memory, alice):
+    for arguments, expected in LISTINGS:
+        result = await memory.get_all(**arguments)
+        assert len(result["results"]) == expected, arguments
+        assert "Bob likes tea" not in texts(result)
 
 
 async def test_get_all_gives_everything_beyond_a_page(memory):
-    everything = [f"fact {n}" for n in range(620)]
-    await memory.add(everything, user_id="alice")
+    everything = [f"fact {n}" for n in range(1_000)]
+    await memory.add(everything, user_id="alice", metadata={"a": 1})
     assert texts(await memory.get_all(user_id="alice")) == everything[::-1]
-    assert texts(await memory.get_all(user_id="alice", limit=610)) == everything[:9:-1]
+    assert texts(await memory.get_all(user_id="alice", limit=610)) == everything[:389:-1]
+    with pytest.raises(DialectError, match="narrow the filters"):
+        await memory.get_all(filters={"user_id": "alice", "a": 1})
+    await memory.update((await memory.get_all(user_id="alice", limit=1))["results"][0]["id"], "new")
+    await memory.add("newest", user_id="alice", metadata={"b": 1})
+    found = await memory.get_all(filters={"user_id": "alice", "OR": [{"b": 1}, {"b": 2}]})
+    assert texts(found) == ["newest"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"user_id": "alice"}, {"Alice likes tea", "Alice lives in Oslo", "Alice plans a trip"}),
-        ({"user_id": "alice", "limit": 1}, {"Alice likes tea"}),
-        ({"user_id": "alice", "filters": {"topic": "home"}}, {"Alice lives in Oslo"}),
-        ({"user_id": "alice", "metadata_filters": {"rank": {"gt": 1}}}, {"Alice lives in Oslo"}),
-        ({"filters": {"user_id": "alice"}, "top_k": 1, "threshold": 0.1}, {"Alice likes tea"}),
-        ({"filters": {"user_id": "alice"}, "rerank": False, "top_k": 0}, set()),
-        (
-            {"filters": {"user_id": "alice", "topic": "*"}},
-            {"Alice likes tea", "Alice lives in Oslo"},
-        ),
-        ({"filters": {"user_id": "alice", "NOT": [{"topic": "*"}]}}, {"Alice plans a trip"}),
-        (
-            {"filters": {"AND": [{"user_id": "alice"}, {"topic": {"in": ["drinks", "x"]}}]}},
-            {"Alice likes tea"},
-        ),
-        (
-            {"filters": {"user_id": "alice", "OR": [{"rank": 1}, {"topic": "home"}]}},
-            {"Alice likes tea", "Alice lives in Oslo"},
-        ),
-        ({"user_id": "alice", "threshold": 1.0}, set()),
-    ],
-)
-async def test_search_in_every_spelling(memory, alice, arguments, expected):
-    assert set(texts(await memory.search("likes tea", **arguments))) == expected
+SEARCHES = [
+    ({"user_id": "alice"}, {"Alice likes tea", "Alice lives in Oslo", "Alice plans a trip"}),
+    ({"user_id": "alice", "limit": 1}, {"Alice likes tea"}),
+    ({"user_id": "alice", "filters": {"topic": "home"}}, {"Alice lives in Oslo"}),
+    ({"user_id": "alice", "metadata_filters": {"rank": {"gt": 1}}}, {"Alice lives in Oslo"}),
+    ({"filters": {"user_id": "alice"}, "top_k": 1, "threshold": 0.1}, {"Alice likes tea"}),
+    ({"filters": {"user_id": "alice"}, "rerank": False, "top_k": 0}, set()),
+    (
+        {"filters": {"user_id": "alice", "topic": "*"}},
+        {"Alice likes tea", "Alice lives in Oslo"},
+    ),
+    ({"filters": {"user_id": "alice", "NOT": [{"topic": "*"}]}}, {"Alice plans a trip"}),
+    (
+        {"filters": {"AND": [{"user_id": "alice"}, {"topic": {"in": ["drinks", "x"]}}]}},
+        {"Alice likes tea"},
+    ),
+    (
+        {"filters": {"user_id": "alice", "OR": [{"rank": 1}, {"topic": "home"}]}},
+        {"Alice likes tea", "Alice lives in Oslo"},
+    ),
+    ({"user_id": "alice", "threshold": 1.0}, set()),
+]
+
+
+async def test_search_in_every_spelling(memory, alice):
+    for arguments, expected in SEARCHES:
+        assert set(texts(await memory.search("likes tea", **arguments))) == expected, arguments
 
 
 async def test_search_is_best_first(memory, alice):

@@ -99,6 +99,10 @@ async def test_pages_are_numbered_from_one(client):
     assert (texts(last), last["next"]) == (everything[4:], None)
     beyond = await client.get_all(**scope, page=4, page_size=2)
     assert (texts(beyond), beyond["next"], beyond["count"]) == ([], None, 5)
+    dated = {"AND": [{"user_id": "alice"}, {"created_at": {"gte": "2020-01-01"}}]}
+    filtered = await client.get_all(version="v2", filters=dated, page=2, page_size=2)
+    assert (len(filtered["results"]), filtered["count"]) == (2, 5)
+    assert filtered["next"] and filtered["previous"]
     with pytest.raises(InvalidArgumentError, match="page is 0"):
         await client.get_all(**scope, page=0)
 

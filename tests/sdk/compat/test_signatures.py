@@ -10,13 +10,45 @@ from typing import Any
 
 import pytest
 
-from inferscale.compat import mem0
+from inferscale.compat import DialectError, letta, mem0, zep
+from inferscale.compat._refuse import Absent
 
 from .snapshot import FOLDER, RELEASES, describe, path_of
 
 OURS: dict[str, dict[str, Any]] = {
-    "mem0ai": {name: getattr(mem0, name) for name in mem0.__all__ if name.endswith("y")}
-    | {"MemoryClient": mem0.MemoryClient(), "AsyncMemoryClient": mem0.AsyncMemoryClient()},
+    "mem0ai": {
+        "Memory": mem0.Memory(),
+        "AsyncMemory": mem0.AsyncMemory(),
+        "MemoryClient": mem0.MemoryClient(),
+        "AsyncMemoryClient": mem0.AsyncMemoryClient(),
+    },
+    "zep-cloud": {"Zep": zep.Zep(), "AsyncZep": zep.AsyncZep()},
+    "letta-client": {"Letta": letta.Letta(), "AsyncLetta": letta.AsyncLetta()},
+}
+# Everything else of theirs is refused; a method that goes missing shows as a difference here.
+OFFERED = {
+    "mem0ai": {
+        *("add", "get", "get_all", "search", "update", "delete", "delete_all", "history"),
+        *("from_config", "delete_users", "batch_update", "batch_delete"),
+    },
+    "zep-cloud": {
+        *("user.add", "user.create", "user.get", "user.update", "user.delete"),
+        *("user.get_threads", "user.warm", "user.lookup"),
+        *("thread.create", "thread.add_messages", "thread.add_messages_batch", "thread.get"),
+        *("thread.get_user_context", "thread.get_context", "thread.list_messages"),
+        *("thread.delete", "thread.list", "thread.lookup"),
+        *("graph.add", "graph.add_batch", "graph.add_fact_triple", "graph.search"),
+        *("graph.search_edges", "graph.search_episodes", "graph.get_context"),
+        *("graph.create", "graph.get", "graph.delete", "graph.warm", "graph.lookup"),
+        *("graph.edge.add", "graph.edge.get", "graph.edge.update", "graph.edge.delete"),
+        *("graph.edge.list", "graph.edge.get_by_user_id", "graph.edge.get_by_graph_id"),
+        *("graph.episode.add", "graph.episode.get", "graph.episode.delete"),
+        *("graph.episode.get_by_user_id", "graph.episode.get_by_graph_id"),
+    },
+    "letta-client": {
+        *("agents.passages.create", "agents.passages.list", "agents.passages.search"),
+        *("agents.passages.delete", "passages.search"),
+    },
 }
 
 
@@ -32,6 +64,10 @@ def cases() -> list[Any]:
         if package in OURS
         for client in load(package, version)["clients"]
     ]
+
+
+def latest(package: str) -> tuple[str, str]:
+    return [release for release in RELEASES if release[0] == package][-1]
 
 
 def resolve(target: Any, name: str) -> Any:
@@ -53,6 +89,10 @@ def call_shapes(parameters: list[list[str]]) -> list[tuple[list[str], dict[str, 
     return shapes
 
 
+def is_offered(method: Any) -> bool:
+    return not isinstance(method, Absent) and not (method.__doc__ or "").startswith("Not offered: ")
+
+
 @pytest.mark.parametrize(("package", "version", "client"), cases())
 def test_every_call_of_theirs_is_one_of_ours(package, version, client):
     broken = []
@@ -61,13 +101,49 @@ def test_every_call_of_theirs_is_one_of_ours(package, version, client):
             continue
         signature = inspect.signature(resolve(OURS[package][client], name))
         for args, kwargs in call_shapes(parameters):
-            # Looked up on a class, a method still wants its self.
-            own = ["self"] if next(iter(signature.parameters), "") == "self" else []
             try:
-                signature.bind(*own, *args, **kwargs)
+                signature.bind(*args, **kwargs)
             except TypeError as error:
                 broken.append(f"{name}(*{args}, **{kwargs}): {error}")
     assert broken == []
+
+
+@pytest.mark.parametrize(("package", "version", "client"), cases())
+def test_what_is_not_offered_is_refused_whatever_is_passed(package, version, client):
+    for name, parameters in load(package, version)["clients"][client].items():
+        if name == "__init__":
+            continue
+        method = resolve(OURS[package][client], name)
+        assert is_offered(method) == (name in OFFERED[package]), name
+        if not is_offered(method):
+            args, kwargs = call_shapes(parameters)[-1]
+            with pytest.raises(DialectError, match=r"cannot be honoured: .{10}"):
+                method(*args, **kwargs)
+
+
+@pytest.mark.parametrize("package", sorted(OURS))
+def test_each_method_that_is_offered_is_one_of_theirs(package):
+    theirs = {
+        name
+        for each, version in RELEASES
+        if each == package
+        for methods in load(package, version)["clients"].values()
+        for name in methods
+    }
+    assert OFFERED[package] <= theirs
+
+
+@pytest.mark.parametrize("package", sorted(OURS))
+def test_both_kinds_of_client_offer_the_same(package):
+    for name, ours in OURS[package].items():
+        if name.startswith("Async"):
+            continue
+        for method in OFFERED[package] & set(load(*latest(package))["clients"][name]):
+            blocking, awaiting = (
+                resolve(client, method) for client in (ours, OURS[package][f"Async{name}"])
+            )
+            assert inspect.signature(blocking).parameters == inspect.signature(awaiting).parameters
+            assert inspect.iscoroutinefunction(awaiting) == (method != "from_config")
 
 
 @pytest.mark.parametrize(("package", "version"), RELEASES)

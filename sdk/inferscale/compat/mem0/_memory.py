@@ -10,6 +10,7 @@ import httpx
 from inferscale import AsyncMemory as AsyncClient
 from inferscale import Memory as Client
 from inferscale.compat._flow import awaiting, blocking
+from inferscale.compat._refuse import refusing
 from inferscale.compat.mem0._config import read_config
 from inferscale.compat.mem0._memory_calls import MemoryCalls
 
@@ -32,7 +33,14 @@ def close_soon(client: AsyncClient) -> Awaitable[None]:
 
 
 class _Refusing:
-    """Attributes of Mem0's objects that are not here say why."""
+    """Methods and attributes of Mem0's objects that are not here say why."""
+
+    reset = refusing(
+        "Memory.reset",
+        "it would delete the memories of every user of this API key; delete_all(user_id=…) "
+        "deletes those of one",
+    )
+    chat = refusing("Memory.chat", "use memory.inferscale.chat(messages, user_id=…)")
 
     def __getattr__(self, name: str) -> Any:
         if name in _ABSENT:
@@ -64,8 +72,6 @@ class Memory(_Refusing):
     delete = blocking(MemoryCalls.delete)
     delete_all = blocking(MemoryCalls.delete_all)
     history = blocking(MemoryCalls.history)
-    reset = blocking(MemoryCalls.reset)
-    chat = blocking(MemoryCalls.chat)
 
     @property
     def inferscale(self) -> Client:
@@ -107,8 +113,6 @@ class AsyncMemory(_Refusing):
     delete = awaiting(MemoryCalls.delete)
     delete_all = awaiting(MemoryCalls.delete_all)
     history = awaiting(MemoryCalls.history)
-    reset = awaiting(MemoryCalls.reset)
-    chat = awaiting(MemoryCalls.chat)
 
     @property
     def inferscale(self) -> AsyncClient:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inferscale.compat._flow import Flow, call
-from inferscale.compat._refuse import refuse, refuse_given
+from inferscale.compat._refuse import refuse_given
 from inferscale.compat.mem0 import _calls, _shape
 from inferscale.compat.mem0._scope import read_scope
 
@@ -165,17 +165,3 @@ class MemoryCalls:
     def history(self, /, memory_id: str) -> Flow[list[dict[str, Any]]]:
         """All changes of a memory, oldest first; [] for an unknown id."""
         return (yield from _calls.events(memory_id))
-
-    def reset(self, /) -> Flow[None]:
-        """Not offered: it would delete the memories of everyone behind this API key."""
-        refuse(
-            "reset()",
-            "it would delete the memories of every user of this API key; "
-            "delete_all(user_id=…) deletes those of one",
-        )
-        yield from ()
-
-    def chat(self, /, query: str) -> Flow[str]:
-        """Not offered, as in Mem0: a question without a user has no memories."""
-        refuse("chat(query)", "use memory.inferscale.chat(query, user_id=…)")
-        yield from ()

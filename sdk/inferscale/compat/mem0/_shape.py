@@ -46,6 +46,9 @@ def _added(each: AddedMemory) -> dict[str, Any]:
     shown["event"] = _EVENTS.get(each.event, each.event)
     if each.role is not None:
         shown |= {"actor_id": each.actor_id, "role": each.role}
+    # Only if there is something to say: Mem0 has no words for a fact that is not extracted (yet).
+    if each.get("status") in ("raw", "pending"):
+        shown |= {"status": each["status"], "error": each.get("error")}
     return shown
 
 
