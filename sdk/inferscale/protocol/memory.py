@@ -19,12 +19,13 @@ KvState = Literal["queued", "building", "ready", "failed", "off"]
 MemoryKind = Literal["memory", "fact", "turn"]
 """Stored verbatim, extracted from messages, or a message that facts are extracted from."""
 
-MemoryStatus = Literal["live", "pending", "source"]
+MemoryStatus = Literal["live", "pending", "source", "superseded"]
 """`pending`: a message whose facts are being extracted; it is found like a `live` memory.
-`source`: a message whose facts are stored; kept, and read by id, but no longer found."""
+`source`: a message whose facts are stored. `superseded`: a fact that a newer one made untrue. Both
+are kept, and read by id, but no longer found."""
 
 AddStatus = Literal["stored", "extracted", "raw", "pending"]
-"""`raw`: extraction failed, the message itself is stored; `pending`: extraction is still to come."""
+"""`raw`: extraction failed, the message itself is stored; `pending`: its facts are yet to come."""
 
 ExtractionState = Literal["pending", "done", "failed"]
 
@@ -117,6 +118,7 @@ class Memory(BaseModel):
     kind: MemoryKind = "memory"
     said_at: datetime | None = None
     """When the message was said that this comes from, if the client told."""
+    superseded_by: str | None = None
     created_at: datetime
     updated_at: datetime
 
@@ -141,6 +143,8 @@ class AddedMemory(BaseModel):
     """Why nothing was extracted; the message is stored as it is, and adding it again is safe."""
     sources: list[str] = []
     """Ids of the messages that a fact comes from."""
+    supersedes: list[str] = []
+    """Ids of memories that this one made untrue: out of search from now on, kept in history."""
 
 
 class ExtractionError(BaseModel):
@@ -209,7 +213,8 @@ class DeleteResponse(BaseModel):
 class HistoryEntry(BaseModel):
     memory_id: str
     version: int
-    event: Literal["ADD", "UPDATE", "DELETE"]
+    event: Literal["ADD", "UPDATE", "REPLACE", "DELETE"]
+    """REPLACE: a newer memory made it untrue."""
     old_memory: str | None = None
     new_memory: str | None = None
     created_at: datetime

@@ -136,6 +136,8 @@ class ExtractConfig(_Section):
     """How long one answer of `extract.url` may take."""
     max_tokens: int = Field(default=1_024, ge=64)
     """Most that one answer may have; what is cut off counts as failed."""
+    contradictions: Literal["llm", "rules"] = "llm"
+    """How facts that a new one makes untrue are found; rules see plain negations only."""
 
 
 class Config(_Section):

@@ -31,7 +31,7 @@ def read_claims(answer: str) -> list[Claim]:
     Raises:
         ExtractionFailed: the answer is cut off, or is not the JSON that was asked for.
     """
-    found = next(_json_values(_THINKING.sub("", answer)), None)
+    found = read_json(answer)
     if isinstance(found, dict):
         found = next((found[name] for name in _LIST_NAMES if name in found), None)
     if isinstance(found, dict | str):
@@ -42,6 +42,11 @@ def read_claims(answer: str) -> list[Claim]:
             code="extraction_unusable",
         )
     return [claim for each in found if (claim := _claim(each)) is not None]
+
+
+def read_json(answer: str) -> Any:
+    """The first JSON object or list in an answer; None if there is none."""
+    return next(_json_values(_THINKING.sub("", answer)), None)
 
 
 def _json_values(text: str) -> Iterator[Any]:

@@ -22,14 +22,16 @@ from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.errors import ConfigError, EngineUnavailable, Unsupported
-from inferscale_sidecar.extract import Extractor, LlmExtractor
-from inferscale_sidecar.extract.chat_model import EngineChatModel, OpenAiChatModel
+from inferscale_sidecar.extract import LlmExtractor
+from inferscale_sidecar.extract.chat_model import ChatModel, EngineChatModel, OpenAiChatModel
+from inferscale_sidecar.extract.judge import LlmJudge
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.chat import ChatService
 from inferscale_sidecar.service.chat_metrics import MetricsRecorder
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.memory_facts import FactWriter
 from inferscale_sidecar.service.recall import RecallService
+from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.store import MemoryStore
@@ -97,18 +99,39 @@ def make_builder(
     return Builder(tokenizer, lists, queue, warmer)
 
 
-def make_extractor(config: Config, engine: Engine) -> Extractor:
-    """Finds facts with the model that `extract` names, or with the served one."""
+def make_chat_model(config: Config, engine: Engine) -> ChatModel:
+    """The model that `extract` names, or the served one."""
     extract = config.extract
     if not extract.url:
-        return LlmExtractor(EngineChatModel(engine), max_tokens=extract.max_tokens)
-    model = OpenAiChatModel(
+        return EngineChatModel(engine)
+    return OpenAiChatModel(
         extract.url,
         extract.model,
         api_key=extract.api_key.get_secret_value() if extract.api_key else None,
         timeout_s=extract.timeout_s,
     )
-    return LlmExtractor(model, max_tokens=extract.max_tokens)
+
+
+def make_fact_writer(
+    config: Config,
+    store: MemoryStore,
+    embedder: Embedder,
+    searcher: Searcher,
+    model: ChatModel,
+    *,
+    on_write: Callable[[], None],
+    fingerprint: Callable[[], str | None],
+) -> FactWriter:
+    """Extraction and reconciliation with one LLM."""
+    judge = LlmJudge(model) if config.extract.contradictions == "llm" else None
+    return FactWriter(
+        store,
+        embedder,
+        LlmExtractor(model, max_tokens=config.extract.max_tokens),
+        Reconciler(searcher, judge),
+        on_write=on_write,
+        fingerprint=fingerprint,
+    )
 
 
 def _limits(config: Config) -> WindowLimits:
@@ -145,10 +168,16 @@ def make_services(
         return builder is None
 
     on_write = builder.queue.notify if builder else lambda: None
-    facts = FactWriter(
-        store, embedder, make_extractor(config, engine), on_write=on_write, fingerprint=fingerprint
-    )
     searcher = Searcher(store, embedder, metrics, fingerprint=fingerprint)
+    facts = make_fact_writer(
+        config,
+        store,
+        embedder,
+        searcher,
+        make_chat_model(config, engine),
+        on_write=on_write,
+        fingerprint=fingerprint,
+    )
     memory = MemoryService(
         store,
         embedder,

@@ -18,14 +18,9 @@ from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.extract import Extracted, ExtractionFailed, Extractor, Turn
 from inferscale_sidecar.service.message import Note
+from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.store import MemoryStore
-from inferscale_sidecar.store.records import (
-    Added,
-    Draft,
-    Extraction,
-    FactDraft,
-    IdempotencyKey,
-)
+from inferscale_sidecar.store.records import Added, Draft, Extraction, FactDraft, IdempotencyKey
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +46,7 @@ class FactWriter:
         store: the truth.
         embedder: turns texts into vectors.
         extractor: finds the facts.
+        reconciler: tells what the scope holds of them already.
         on_write: called after each committed write. Must not block.
         fingerprint: names the engine whose KV state is shown; None while there is none.
         clock: aware UTC time.
@@ -61,6 +57,7 @@ class FactWriter:
         store: MemoryStore,
         embedder: Embedder,
         extractor: Extractor,
+        reconciler: Reconciler,
         *,
         on_write: Callable[[], None] = lambda: None,
         fingerprint: Callable[[], str | None] = lambda: None,
@@ -69,6 +66,7 @@ class FactWriter:
         self._store = store
         self._embedder = embedder
         self._extractor = extractor
+        self._reconciler = reconciler
         self._on_write = on_write
         self._fingerprint = fingerprint
         self._clock = clock
@@ -188,6 +186,7 @@ class FactWriter:
             _fact_draft(fact.text, vector, fact.sources, job)
             for fact, vector in zip(found.facts, vectors, strict=True)
         ]
+        facts = await self._reconciler.reconcile(tenant, job.scope, facts)
         results = await self._store.finish_extraction(
             tenant.id,
             job.id,

@@ -75,6 +75,12 @@ class Searcher:
             hits = await self._find(tenant, scope, vector, k, passes)
         return [hit for hit in hits if threshold is None or hit.score >= threshold]
 
+    async def alike(self, tenant: Tenant, scope: Scope, vector: Vector, *, k: int) -> list[Hit]:
+        """The `k` memories of exactly this scope whose vectors are closest, best first."""
+        ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
+        hits = await self._find(tenant, scope, vector, k, compile_filter(ids))
+        return [hit for hit in hits if hit.memory.scope == scope]
+
     async def _find(
         self, tenant: Tenant, scope: Scope, vector: Vector, k: int, passes: Predicate | None
     ) -> list[Hit]:

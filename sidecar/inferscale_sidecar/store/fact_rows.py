@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Scope
-from inferscale_sidecar.store import memory_rows, removal
+from inferscale_sidecar.store import memory_rows, removal, supersession
 from inferscale_sidecar.store.records import Added, Draft, Extraction, FactDraft
 from inferscale_sidecar.store.rows import (
     batched,
@@ -90,22 +90,27 @@ async def put_facts(
 ) -> list[Added]:
     """Store the facts whose messages still exist, linked to them."""
     facts = [fact for fact in facts if any(job.turns[at] for at in fact.sources)]
-    drafts = [fact.draft for fact in facts]
-    digests = [text_digest(draft.text) for draft in drafts]
+    wanted = {t.memory_id for f in facts for t in (f.same_as, *f.supersedes) if t}
+    found = await supersession.find_targets(conn, job.tenant_id, job.scope, wanted, fingerprint)
+    same = [supersession.current(fact.same_as, found) for fact in facts]
+    fresh = [fact.draft for fact, old in zip(facts, same, strict=True) if old is None]
+    digests = [text_digest(draft.text) for draft in fresh]
     known = await memory_rows.find_texts(conn, job.tenant_id, job.scope, digests, fingerprint)
     rows = memory_rows.new_rows(
-        job.tenant_id, job.scope, drafts, digests, known, metadata=job.metadata, seq=seq, now=now
+        job.tenant_id, job.scope, fresh, digests, known, metadata=job.metadata, seq=seq, now=now
     )
     for row in rows.values():
         row["kind"] = "fact"
-    await memory_rows.insert_rows(conn, rows.values(), dict(zip(digests, drafts, strict=True)))
-    results = memory_rows.results_of(digests, known, rows)
+    await memory_rows.insert_rows(conn, rows.values(), dict(zip(digests, fresh, strict=True)))
+    written = iter(memory_rows.results_of(digests, known, rows))
+    results = [Added(old, "NOOP") if old else next(written) for old in same]
+    replaced = await supersession.apply(conn, zip(facts, results, strict=True), found, seq, now)
     sources = [[t.id for at in fact.sources if (t := job.turns[at])] for fact in facts]
     links = {(r.memory.id, i) for r, ids in zip(results, sources, strict=True) for i in ids}
     await _link(conn, {pair for pair in links if pair[0] != pair[1]})
     return [
-        replace(added, status="extracted", sources=tuple(ids))
-        for added, ids in zip(results, sources, strict=True)
+        replace(added, status="extracted", sources=tuple(ids), supersedes=tuple(old))
+        for added, ids, old in zip(results, sources, replaced, strict=True)
     ]
 
 

@@ -14,6 +14,7 @@ from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.fact_rows import sources_of
 from inferscale_sidecar.store.idempotency import find_results, keep_results
 from inferscale_sidecar.store.records import (
+    SEARCHABLE,
     Added,
     Draft,
     IdempotencyKey,
@@ -92,6 +93,10 @@ class SqlMemories:
             row = (await conn.execute(query)).one_or_none()
             if row is None:
                 return None
+            if row.status not in SEARCHABLE:
+                raise Conflict(
+                    f"memory {row.id} is {row.status}: it is kept as it was; add what is true now"
+                )
             now, seq = self._clock(), await next_seq(conn, tenant_id)
             values: dict[str, Any] = {"seq": seq, "updated_at": now}
             if not keep_metadata:

@@ -12,7 +12,7 @@ from inferscale.protocol.memory import AddStatus, ExtractionState, MemoryStatus
 from inferscale_sidecar.core import Memory, Scope, Tenant
 
 Vector = npt.NDArray[np.float32]
-Event = Literal["ADD", "UPDATE", "DELETE"]
+Event = Literal["ADD", "UPDATE", "REPLACE", "DELETE"]
 KeyScope = Literal["read", "write", "admin"]
 
 DEFAULT_TENANT = "default"
@@ -33,11 +33,24 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class Target:
+    """A version of a memory that a decision was made about; the decision is void for another."""
+
+    memory_id: str
+    version: int
+
+
+@dataclass(frozen=True)
 class FactDraft:
-    """A fact about to be written, and the places of the messages that it comes from."""
+    """A fact about to be written, and the places of the messages that it comes from.
+
+    `same_as` says all that it says already, then nothing is written; `supersedes` become untrue.
+    """
 
     draft: Draft
     sources: tuple[int, ...]
+    same_as: Target | None = None
+    supersedes: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,7 @@ class Added:
     status: AddStatus = "stored"
     error: str | None = None
     sources: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,11 @@ def source_digest(text: str) -> str:
     return text_digest(f"\x00source\x00{text}")
 
 
+def superseded_digest(memory_id: str) -> str:
+    """The same for a memory that is superseded: its text may become true again."""
+    return text_digest(f"\x00superseded\x00{memory_id}")
+
+
 def is_searchable() -> ColumnElement[bool]:
     """Condition on `memories`: it is listed and found."""
     return memories.c.status.in_(SEARCHABLE)
@@ -119,6 +124,7 @@ def to_memory(row: Row[Any]) -> Memory:
         status=row.status,
         kind=row.kind,
         said_at=row.said_at,
+        superseded_by=row.superseded_by,
     )
 
 

@@ -75,6 +75,7 @@ memories = Table(
     Column("role", String(64)),
     Column("actor_id", FOREIGN_ID),
     Column("said_at", UtcDateTime),
+    Column("superseded_by", ID),
     Column("metadata", JSON(none_as_null=True)),
     Column("seq", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),

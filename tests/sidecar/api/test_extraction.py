@@ -10,6 +10,7 @@ import pytest
 from inferscale_sidecar.extract import Extracted, ExtractionFailed, Fact, Turn
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.memory_facts import FactWriter
+from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.search import Searcher
 
 
@@ -28,12 +29,13 @@ class Extractor:
 def extractor(world: Any) -> Extractor:
     """Makes the application's memory service extract."""
     extractor = Extractor()
+    searcher = Searcher(world.store, world.embedder, world.metrics)
     world.memory = MemoryService(
         world.store,
         world.embedder,
-        Searcher(world.store, world.embedder, world.metrics),
+        searcher,
         world.metrics,
-        facts=FactWriter(world.store, world.embedder, extractor),
+        facts=FactWriter(world.store, world.embedder, extractor, Reconciler(searcher)),
         infers=True,
     )
     return extractor

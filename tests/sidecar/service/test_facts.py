@@ -15,6 +15,7 @@ from inferscale_sidecar.extract import Extracted, ExtractionFailed, Fact, Turn
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.memory_facts import Additions, FactWriter
+from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.search import Searcher
 
 ALICE = Scope(user_id="alice")
@@ -60,8 +61,14 @@ class Facts:
     def __init__(self, world: Any) -> None:
         self.world, self.tenant = world, world.tenant
         self.extractor = ScriptedExtractor()
-        self.writer = FactWriter(world.store, world.embedder, self.extractor, clock=world.clock)
         searcher = Searcher(world.store, world.embedder, world.metrics, create_index=FlatIndex)
+        self.writer = FactWriter(
+            world.store,
+            world.embedder,
+            self.extractor,
+            Reconciler(searcher),
+            clock=world.clock,
+        )
         self.memory = MemoryService(
             world.store, world.embedder, searcher, world.metrics, facts=self.writer
         )

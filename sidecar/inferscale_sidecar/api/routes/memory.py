@@ -153,6 +153,7 @@ def _fields(memory: core.Memory) -> dict[str, Any]:
         "status": memory.status,
         "kind": memory.kind,
         "said_at": memory.said_at,
+        "superseded_by": memory.superseded_by,
         "created_at": memory.created_at,
         "updated_at": memory.updated_at,
     }
@@ -195,6 +196,7 @@ def _added(added: Added) -> wire.AddedMemory:
         status=added.status,
         error=added.error,
         sources=list(added.sources),
+        supersedes=list(added.supersedes),
     )
 
 
