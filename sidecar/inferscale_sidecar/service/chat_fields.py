@@ -133,6 +133,7 @@ def query_of(body: Mapping[str, Any], endpoint: Endpoint) -> str:
     else:
         users = [m for m in messages_of(body) if m.get("role") == "user"]
         text = _text(users[-1].get("content")) if users else ""
+    text = text.encode("utf-8", "ignore").decode()  # `encoded` refuses lone surrogates, by name
     text = text.replace("\x00", " ").strip()[-MAX_QUERY_CHARS:]
     if not text:
         raise InvalidInput(

@@ -229,6 +229,16 @@ async def test_a_mebibyte_of_question_is_served(stage: Stage, http):
     assert 0 < len(stage.recall.asked[0]["query"]) <= 8192
 
 
+async def test_a_lone_surrogate_never_reaches_the_embedder(stage: Stage, http):
+    """Tokenizers raise TypeError for it; the answer must be a 400 that names it."""
+    body = ask({"user_id": "alice"}) | {"messages": [{"role": "user", "content": "half \ud83d"}]}
+    answer = await http.post(
+        CHAT, content=json.dumps(body), headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400 and "surrogate" in answer.json()["error"]["message"]
+    assert stage.recall.asked[0]["query"] == "half"
+
+
 async def test_reports_are_kept_and_metrics_written(stage: Stage, http):
     await stage.remember(*FACTS)
     answer = await http.post(CHAT, json=ask({"handle": "mh_acme"}))
