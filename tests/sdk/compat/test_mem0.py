@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from inferscale import InferScaleError, InvalidArgumentError
 from inferscale.compat.mem0 import AsyncMemory, DialectError, Memory
 from inferscale.compat.mem0.exceptions import MemoryNotFoundError
 
-from .conftest import BASE_URL, Awaited
+from .conftest import BASE_URL, Awaited, BlockingTransport, Sidecar
+from .shapes import RECORDING, session, shape
 
 UTC = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")
 
@@ -93,6 +95,18 @@ async def test_the_shape_of_a_memory_is_mem0s(memory):
     (hit,) = (await memory.search("tea", user_id="alice"))["results"]
     assert isinstance(hit.pop("score"), float)
     assert hit == listed
+
+
+def test_a_session_gives_the_shapes_recorded_from_mem0(sidecar: Sidecar, api_key: str) -> None:
+    config = {"inferscale": {"base_url": BASE_URL, "api_key": api_key}}
+    client = httpx.Client(transport=BlockingTransport(sidecar))
+    answers = session(Memory(config, http_client=client))
+    recorded = json.loads(RECORDING.read_text())
+    # What was deleted is forgotten: unlike Mem0's, our history keeps no text of it.
+    recorded["history deleted"][0] |= dict.fromkeys(("old_memory", "actor_id", "role"), "NoneType")
+    for name, theirs in recorded.items():
+        # As text: the order of keys counts too.
+        assert json.dumps(shape(answers[name])) == json.dumps(theirs), name
 
 
 async def test_metadata_that_is_empty_is_null_and_ids_not_given_are_absent(memory):

@@ -158,4 +158,5 @@ def test_snapshots_say_what_the_installed_release_says(package, version):
 
 
 def test_every_snapshot_is_of_a_release_and_every_release_has_one():
-    assert {path.name for path in FOLDER.iterdir()} == {path_of(*each).name for each in RELEASES}
+    found = {path.name for path in FOLDER.iterdir() if not path.name.endswith("-answers.json")}
+    assert found == {path_of(*each).name for each in RELEASES}
