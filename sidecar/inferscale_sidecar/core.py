@@ -51,6 +51,7 @@ class Memory:
     status: MemoryStatus = "live"
     kind: MemoryKind = "memory"
     said_at: datetime | None = None
+    superseded_by: str | None = None
 
 
 @dataclass(frozen=True)
