@@ -41,6 +41,13 @@ def only_known(method: str, known: Mapping[str, str], given: Mapping[str, Any]) 
     refuse_given(method, known, given)
 
 
+def foreign(url: str | None, domain: str) -> str | None:
+    """The address if it is one of the other library's own service, which nothing is sent to."""
+    # Not parsed: whether an address is well-formed is the SDK's to say.
+    host = (url or "").partition("://")[2].partition("/")[0].partition(":")[0]
+    return url if host == domain or host.endswith(f".{domain}") else None
+
+
 def refusing(call: str, reason: str) -> Callable[..., NoReturn]:
     """A method that takes anything and raises DialectError."""
 

@@ -265,6 +265,7 @@ async def test_what_cannot_be_honoured_is_refused_with_a_sentence(zep):
 
 async def test_a_graph_is_named_once_and_ids_are_not_patterns(zep):
     await zep.graph.add(user_id="alice", data="I like tea")
+    await zep.thread.create(thread_id="t1", user_id="alice")
     for call in (
         zep.graph.search(query="x"),
         zep.graph.search(query="x", user_id="alice", graph_id="g1"),
@@ -273,6 +274,8 @@ async def test_a_graph_is_named_once_and_ids_are_not_patterns(zep):
         zep.user.delete("*"),
         zep.user.get(),
         zep.graph.add(user_id="alice", data="  "),
+        zep.graph.add(user_id="alice", data="x", metadata={"zep_kind": "user"}),
+        zep.thread.add_messages("t1", messages=["just a text"]),
     ):
         with pytest.raises(InvalidArgumentError):
             await call

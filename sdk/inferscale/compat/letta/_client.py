@@ -8,7 +8,7 @@ import httpx
 
 from inferscale import AsyncMemory, Memory
 from inferscale.compat._flow import awaiting, blocking
-from inferscale.compat._refuse import Absent, refuse_given
+from inferscale.compat._refuse import Absent, foreign, refuse_given
 from inferscale.compat.letta._calls import AgentPassageCalls, PassageCalls
 
 _BLOCKS = (
@@ -99,11 +99,10 @@ def _settings(
     max_retries: int | None,
     cloud: Mapping[str, Any],
 ) -> dict[str, Any]:
-    foreign = base_url if base_url and httpx.URL(base_url).host.endswith("letta.com") else None
     for name in cloud:
         if name not in _CLOUD:
             raise TypeError(f"Letta() got an unexpected keyword argument {name!r}")
-    refuse_given("Letta", _CLOUD, {**cloud, "base_url": foreign})
+    refuse_given("Letta", _CLOUD, {**cloud, "base_url": foreign(base_url, "letta.com")})
     given = {"timeout_s": timeout, "max_retries": max_retries}
     return {"base_url": base_url, "api_key": api_key} | {
         name: value for name, value in given.items() if value is not None

@@ -9,7 +9,7 @@ import httpx
 from inferscale import AsyncMemory as AsyncClient
 from inferscale import Memory as Client
 from inferscale.compat._flow import awaiting, blocking
-from inferscale.compat._refuse import refuse_given, refusing
+from inferscale.compat._refuse import foreign, refuse_given, refusing
 from inferscale.compat.mem0._memory import close_soon
 from inferscale.compat.mem0._platform_calls import PlatformCalls
 
@@ -52,8 +52,7 @@ def _settings(
         "org_id": "the API key alone says whose memories these are",
         "project_id": "the API key alone says whose memories these are",
     }
-    foreign = host if host and httpx.URL(host).host.endswith("mem0.ai") else None
-    given = {"host": foreign, "org_id": org_id, "project_id": project_id}
+    given = {"host": foreign(host, "mem0.ai"), "org_id": org_id, "project_id": project_id}
     refuse_given("MemoryClient", reasons, given)
     return {"base_url": host, "api_key": api_key}
 

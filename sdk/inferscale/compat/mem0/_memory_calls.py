@@ -115,7 +115,7 @@ class MemoryCalls:
         size = _calls.one_of(top_k, limit, "top_k and limit")
         _calls.check_search(query, limit=size, threshold=threshold)
         if size is None:
-            size = _DEFAULT_LIMIT["1.x" if any(own.values()) else "2.x"]
+            size = _DEFAULT_LIMIT["2.x" if set(own.values()) == {None} else "1.x"]
         asked = _calls.asked(
             rerank=rerank,
             explain=explain,

@@ -23,8 +23,7 @@ def add_data(
     """Remember a text, and what came with it as metadata."""
     if kind not in (None, "text", "message"):
         refuse(f"type={kind!r}", "text is remembered as it is; write its facts as sentences")
-    extra = _shape.reserved(created_at=created_at, source=kind, **fields)
-    held = {**(metadata or {}), **extra}
+    held = _shape.metadata_of(metadata, created_at=created_at, source=kind, **fields)
     added = yield from call("add", data, **scope, metadata=held, idempotency_key=idempotency_key)
     return _shape.episode((yield from _first(added, held)))
 
@@ -33,7 +32,7 @@ def add_fact(
     scope: Mapping[str, str], fact: str, metadata: Mapping[str, Any], **fields: Any
 ) -> Flow[EntityEdge]:
     """Remember a fact word for word, and what came with it as metadata."""
-    held = {**metadata, **_shape.reserved(**fields)}
+    held = _shape.metadata_of(metadata, **fields)
     added = yield from call("add", fact, **scope, metadata=held, infer=False)
     return _shape.edge((yield from _first(added, held)))
 

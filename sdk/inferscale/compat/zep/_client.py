@@ -6,7 +6,7 @@ from typing import Any, Self
 import httpx
 
 from inferscale import AsyncMemory, Memory
-from inferscale.compat._refuse import Absent, refuse_given
+from inferscale.compat._refuse import Absent, foreign, refuse_given
 from inferscale.compat.zep import _awaiting, _blocking
 from inferscale.compat.zep._scope import Owners
 
@@ -33,8 +33,8 @@ def _settings(
     max_retries: int | None,
     environment: Any,
 ) -> dict[str, Any]:
-    foreign = base_url if base_url and httpx.URL(base_url).host.endswith("getzep.com") else None
-    refuse_given("Zep", _REASONS, {"environment": environment, "base_url": foreign})
+    theirs = foreign(base_url, "getzep.com")
+    refuse_given("Zep", _REASONS, {"environment": environment, "base_url": theirs})
     given = {"timeout_s": timeout, "max_retries": max_retries}
     return {"base_url": base_url, "api_key": api_key} | {
         name: value for name, value in given.items() if value is not None

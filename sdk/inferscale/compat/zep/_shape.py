@@ -3,31 +3,35 @@
 Owns the reserved keys of metadata. Invariant: they never show in the metadata that Zep's users see.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from inferscale import MemoryRecord
+from inferscale import InvalidArgumentError, MemoryRecord
 from inferscale.compat.zep.types import EntityEdge, Episode, Message
 
-KIND = "zep_kind"
-SAID_AT = "zep_created_at"
+_PREFIX = "zep_"
+KIND = f"{_PREFIX}kind"
+_SAID_AT = f"{_PREFIX}created_at"
 EDGE_KEYS = ("valid_at", "invalid_at", "expired_at", "source_node_name", "target_node_name")
 _NAME = "fact_name"
 _EPISODE_KEYS = ("source", "source_description", "document_id")
 
 
-def reserved(**fields: Any) -> dict[str, Any]:
-    """Metadata for fields that are given; those of our own memories keep their names."""
-    return {
-        name if name.startswith("zep_") else f"zep_{name}": value
-        for name, value in fields.items()
-        if value is not None
-    }
+def metadata_of(own: Mapping[str, Any] | None, **fields: Any) -> dict[str, Any]:
+    """The caller's metadata, and fields that are given under reserved names.
+
+    Raises:
+        InvalidArgumentError: the caller's metadata has a reserved name.
+    """
+    if taken := [name for name in own or {} if str(name).startswith(_PREFIX)]:
+        raise InvalidArgumentError(f"metadata names that begin with {_PREFIX} are ours: {taken}.")
+    held = {f"{_PREFIX}{name}": value for name, value in fields.items() if value is not None}
+    return {**(own or {}), **held}
 
 
 def user_metadata(record: MemoryRecord) -> dict[str, Any] | None:
     """The caller's own metadata."""
-    own = {k: v for k, v in (record.metadata or {}).items() if not k.startswith("zep_")}
+    own = {k: v for k, v in (record.metadata or {}).items() if not k.startswith(_PREFIX)}
     return own or None
 
 
@@ -49,7 +53,7 @@ def edge(record: MemoryRecord) -> EntityEdge:
     return EntityEdge(
         uuid_=record.id,
         fact=record.memory,
-        name=(record.metadata or {}).get(f"zep_{_NAME}"),
+        name=(record.metadata or {}).get(f"{_PREFIX}{_NAME}"),
         created_at=_created_at(record),
         attributes=user_metadata(record),
         **_scores(record),
@@ -80,8 +84,8 @@ def _scores(record: MemoryRecord) -> dict[str, Any]:
 def held(record: MemoryRecord | None, names: Iterable[str]) -> dict[str, Any]:
     """Fields that are kept in reserved metadata."""
     metadata = (record.metadata or {}) if record else {}
-    return {name: metadata.get(f"zep_{name}") for name in names}
+    return {name: metadata.get(f"{_PREFIX}{name}") for name in names}
 
 
 def _created_at(record: MemoryRecord) -> str:
-    return str((record.metadata or {}).get(SAID_AT) or record["created_at"])
+    return str((record.metadata or {}).get(_SAID_AT) or record["created_at"])

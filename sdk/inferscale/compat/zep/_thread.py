@@ -212,9 +212,13 @@ def _groups(messages: Sequence[Any]) -> Iterable[tuple[dict[str, Any], list[dict
 
 def _read(message: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """(metadata, message) from one of Zep's messages, ours, or a dict."""
+    if not isinstance(message, Mapping) and not hasattr(message, "content"):
+        raise InvalidArgumentError(
+            f"a message is a {type(message).__name__}; pass Message(role=…, content=…)."
+        )
     fields = message if isinstance(message, Mapping) else vars(message)
     said_at = fields.get("created_at") or fields.get("reference_time")
-    metadata = {**(fields.get("metadata") or {}), **_shape.reserved(created_at=said_at)}
+    metadata = _shape.metadata_of(fields.get("metadata"), created_at=said_at)
     sent = {"role": fields.get("role") or "user", "content": fields.get("content")}
     return metadata, sent | ({"name": fields["name"]} if fields.get("name") else {})
 

@@ -158,7 +158,7 @@ def _write(
     own = (
         dict(metadata) if metadata is not None else _shape.user_metadata(profile) if profile else {}
     )
-    held = {**(own or {}), **_shape.reserved(kind="user", **fields)}
+    held = _shape.metadata_of(own, kind="user", **fields)
     if profile is None:
         yield from call("add", text, user_id=user_id, metadata=held, infer=False)
     else:
