@@ -13,27 +13,23 @@ import inferscale.compat
 
 FOLDER = Path(inferscale.compat.__file__).parent
 DIALECTS = ("mem0", "zep", "letta")
+MODULES = tuple(f"inferscale.compat.{name}" for name in DIALECTS)
 
 
-def loaded(statement: str) -> set[str]:
-    code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
+def test_the_sdk_does_not_load_them_and_they_load_nothing_foreign():
+    imports = [f"import {name}" for name in ("inferscale", *MODULES)]
+    code = "import sys, json; " + "; ".join(
+        f"{each}; print(json.dumps([*sys.modules]))" for each in imports
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(json.loads(run.stdout))
-
-
-def test_the_sdk_does_not_load_them():
-    assert not {name for name in loaded("import inferscale") if "compat" in name.split(".")[1:2]}
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_one_dialect_loads_the_sdk_and_itself(dialect):
-    new = loaded(f"import inferscale.compat.{dialect}") - loaded("import inferscale")
-    foreign = {name for name in new if not name.startswith("inferscale.compat")}
-    assert {name.partition(".")[0] for name in foreign} <= set(sys.stdlib_module_names) | {
-        "pydantic"
-    }
-    others = [f"inferscale.compat.{other}" for other in DIALECTS if other != dialect]
-    assert not new & set(others)
+    before, *after = [set(json.loads(line)) for line in run.stdout.splitlines()]
+    assert not {name for name in before if name.startswith("inferscale.compat")}
+    for module, now, later in zip(MODULES, after, (MODULES[1:], MODULES[2:], ()), strict=True):
+        foreign = {
+            n.partition(".")[0] for n in now - before if not n.startswith("inferscale.compat")
+        }
+        assert foreign <= {*sys.stdlib_module_names, "pydantic"}, module
+        assert not now & set(later), module
 
 
 @pytest.mark.parametrize(
@@ -46,6 +42,9 @@ def test_only_public_names_of_the_sdk_are_used(path):
         names = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
         for name in map(str, names):
             root, _, rest = name.partition(".")
+            if rest.split(".")[0] == "compat":
+                other = {*DIALECTS} - {path.parent.name}
+                assert not other & set(rest.split(".")[1:2]), name
             if root == "inferscale":
                 assert rest.startswith("compat") or rest in ("", "errors"), name
                 if rest == "" and isinstance(node, ast.ImportFrom):
