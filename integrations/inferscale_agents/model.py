@@ -23,7 +23,7 @@ class InferScaleModel(OpenAIChatCompletionsModel):
     Args:
         memory: a scope such as `{"user_id": "alice", "k": 20}`, to recall from with the user's
             last message, the same in each model call of a turn; or a handle's id.
-        model: the name that the sidecar serves.
+        model: default "", which is the model that the sidecar serves, whatever its name.
         openai_client: default: one from the environment. Share it between models.
 
     Raises:
@@ -34,7 +34,7 @@ class InferScaleModel(OpenAIChatCompletionsModel):
         self,
         memory: Mapping[str, Any] | str,
         *,
-        model: str = "default",
+        model: str = "",
         openai_client: AsyncOpenAI | None = None,
         **options: Any,
     ) -> None:

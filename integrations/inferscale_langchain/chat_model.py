@@ -21,7 +21,7 @@ class ChatInferScale(ChatOpenAI):
     Args:
         memory: a MemoryHandle, its id, or a dict such as `{"user_id": "alice", "k": 20}`, from
             which the sidecar recalls with the last user message.
-        model: default "default", the model that the sidecar serves.
+        model: default "", which is the model that the sidecar serves, whatever its name.
         base_url: the sidecar's, with or without `/v1`; default INFERSCALE_BASE_URL.
         api_key: the sidecar's; default INFERSCALE_API_KEY. OPENAI_API_KEY is not read.
 
@@ -29,7 +29,7 @@ class ChatInferScale(ChatOpenAI):
     streamed. An `extra_body` of one call is merged with the model's instead of replacing it.
     """
 
-    model_name: str = Field(default="default", alias="model")
+    model_name: str = Field(default="", alias="model")
     memory: Any = Field(default=None, exclude=True, repr=False)
     stream_usage: bool | None = True
     use_responses_api: bool | None = False

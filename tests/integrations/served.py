@@ -41,6 +41,8 @@ from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
+MODEL = "scripted"
+
 
 class Clock:
     """The sidecar's time; tests move it to let handles expire."""
@@ -71,6 +73,9 @@ class ScriptedEngine:
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
+        if body.get("model") not in (None, "", MODEL):  # as vLLM has it
+            error = {"message": "no such model", "type": "NotFoundError", "param": "model"}
+            return JSONResponse({"error": {**error, "code": 404}}, status_code=404)
         self.bodies.append(body)
         message = self._message(body["messages"])
         if body.get("stream"):
@@ -106,7 +111,7 @@ _USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
 def _head(kind: str) -> dict[str, Any]:
-    return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": "scripted"}
+    return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": MODEL}
 
 
 def _event(choices: list[Any], **more: Any) -> bytes:
@@ -155,6 +160,8 @@ async def serve(folder: Path) -> None:
         extra_routers=(chat_router(chat, engine, writing_tenant), debug_routes(scripted, clock)),
     )
     listener = socket.create_server(("127.0.0.1", 0))
+    # asyncio leaves this to us for a listener that it did not make: 40 ms for each answer.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sys.stdout.write(f"http://127.0.0.1:{listener.getsockname()[1]}\n")
     sys.stdout.flush()
     await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve(sockets=[listener])

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("langchain", reason="LangChain is not installed: integrations/run_tests.sh")
 pytest.importorskip("langchain_openai")
 
+import openai
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
@@ -154,6 +155,13 @@ async def test_resume_after_an_interrupt_with_an_expired_handle(make, memory, si
     after = agent.graph.get_state(more["config"]).values["inferscale_handle"]
     assert after != before, "the new handle was not kept for the calls that follow"
     assert texts(memory, user).count('call approve {"what": "bees"}') == 1
+
+
+async def test_a_wrong_model_is_not_taken_for_an_expired_handle(make, memory, sidecar, user):
+    model = ChatInferScale(base_url=sidecar.url, model="another")
+    with pytest.raises(openai.NotFoundError, match="no such model"):
+        await make(model=model).ask(QUESTION, context={"user_id": user})
+    assert texts(memory, user) == []
 
 
 async def test_a_retried_turn_is_written_once_even_if_it_was_forgotten_meanwhile(
