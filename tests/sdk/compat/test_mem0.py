@@ -1,6 +1,7 @@
 """Mem0's `Memory` over the real service: both spellings, the shapes of 2.x, errors, refusals."""
 
 import hashlib
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+import inferscale
 from inferscale import InferScaleError, InvalidArgumentError
 from inferscale.compat.mem0 import AsyncMemory, DialectError, Memory
 from inferscale.compat.mem0.exceptions import MemoryNotFoundError
@@ -95,6 +97,21 @@ async def test_the_shape_of_a_memory_is_mem0s(memory):
     (hit,) = (await memory.search("tea", user_id="alice"))["results"]
     assert isinstance(hit.pop("score"), float)
     assert hit == listed
+
+
+@pytest.mark.skipif(
+    "explain" not in inspect.signature(inferscale.Memory.search).parameters,
+    reason="this version of the SDK does not explain scores",
+)
+async def test_scores_are_explained_in_mem0s_words(memory, alice):
+    result = await memory.search("likes tea", user_id="alice", explain=True, threshold=0.1)
+    details = result["results"][0]["score_details"]
+    assert list(details) == [
+        *("semantic_score", "bm25_score", "entity_boost", "raw_score"),
+        *("max_possible_score", "final_score", "threshold"),
+    ]
+    assert details["final_score"] == result["results"][0]["score"] and json.dumps(result)
+    assert details["threshold"] == 0.1
 
 
 def test_a_session_gives_the_shapes_recorded_from_mem0(sidecar: Sidecar, api_key: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferscale import ConflictError, InvalidArgumentError, MemoryHandle
+from inferscale import AddResult, ConflictError, InvalidArgumentError, MemoryHandle
 from inferscale.compat.zep import (
     AsyncZep,
     DialectError,
@@ -14,6 +14,8 @@ from inferscale.compat.zep import (
     NotFoundError,
     Zep,
 )
+from inferscale.compat.zep._blocking import Thread
+from inferscale.compat.zep._scope import Owners
 
 from .conftest import BASE_URL, Awaited
 
@@ -290,3 +292,21 @@ def test_zeps_own_service_and_its_key_are_not_used(monkeypatch):
     for arguments in ({"base_url": "https://api.getzep.com/api/v2"}, {"environment": "x"}):
         with pytest.raises(DialectError):
             Zep(**arguments)
+
+
+class Backend:
+    """The SDK's client, as far as adding goes."""
+
+    def __init__(self) -> None:
+        self.added: list[dict[str, Any]] = []
+
+    def add(self, messages: Any, **arguments: Any) -> AddResult:
+        self.added.append(arguments)
+        return AddResult(results=[])
+
+
+def test_messages_are_stored_word_for_word_so_that_they_can_be_listed():
+    backend, owners = Backend(), Owners()
+    owners.put("t1", "alice")
+    Thread(backend, owners).add_messages("t1", messages=[Message(role="user", content="x")])
+    assert backend.added == [{"user_id": "alice", "run_id": "t1", "infer": False}]

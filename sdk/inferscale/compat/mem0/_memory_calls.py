@@ -132,7 +132,7 @@ class MemoryCalls:
             **asked,
             **extra,
         )
-        return _shape.found(result.results)
+        return _shape.found(result.results, threshold)
 
     def update(
         self,

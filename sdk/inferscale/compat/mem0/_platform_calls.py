@@ -101,7 +101,7 @@ class PlatformCalls:
             filters=rest,
             **_calls.asked(**given),
         )
-        found = _shape.found(result.results)["results"]
+        found = _shape.found(result.results, threshold)["results"]
         return {"results": [_pages.only(fields, each) for each in found]}
 
     def update(

@@ -10,7 +10,7 @@ from typing import Any
 from inferscale import AddedMemory, HistoryRecord, MemoryRecord, SearchHit
 
 _PROMOTED = ("user_id", "agent_id", "run_id", "actor_id", "role")
-_OTHERS = ("attributed_to", "expiration_date", "score_details")
+_OTHERS = ("attributed_to", "expiration_date")
 _EVENTS = {"NOOP": "NONE"}
 
 
@@ -31,9 +31,26 @@ def item(record: MemoryRecord, **score: float | None) -> dict[str, Any]:
     return shown
 
 
-def found(hits: Iterable[SearchHit]) -> dict[str, Any]:
-    """Result of `search`."""
-    return {"results": [item(hit, score=hit.score) for hit in hits]}
+def found(hits: Iterable[SearchHit], threshold: float | None = None) -> dict[str, Any]:
+    """Result of `search`, with `score_details` if the hits say what their scores are made of."""
+    return {"results": [item(hit, score=hit.score) | _details(hit, threshold) for hit in hits]}
+
+
+def _details(hit: SearchHit, threshold: float | None) -> dict[str, Any]:
+    details = hit.get("details")
+    if details is None:
+        return {}
+    return {
+        "score_details": {
+            "semantic_score": details.similarity,
+            "bm25_score": details.keyword,
+            "entity_boost": 0.0,
+            "raw_score": hit.score,
+            "max_possible_score": 1.0,
+            "final_score": hit.score,
+            "threshold": threshold,
+        }
+    }
 
 
 def added(results: Iterable[AddedMemory]) -> dict[str, Any]:

@@ -20,11 +20,13 @@ def add_data(
     idempotency_key: str | None = None,
     **fields: Any,
 ) -> Flow[Episode]:
-    """Remember a text, and what came with it as metadata."""
+    """Remember a text word for word, and what came with it as metadata."""
     if kind not in (None, "text", "message"):
         refuse(f"type={kind!r}", "text is remembered as it is; write its facts as sentences")
     held = _shape.metadata_of(metadata, created_at=created_at, source=kind, **fields)
-    added = yield from call("add", data, **scope, metadata=held, idempotency_key=idempotency_key)
+    added = yield from call(
+        "add", data, **scope, metadata=held, infer=False, idempotency_key=idempotency_key
+    )
     return _shape.episode((yield from _first(added, held)))
 
 

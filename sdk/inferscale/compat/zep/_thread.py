@@ -69,7 +69,7 @@ class ThreadCalls:
         strict_ontology: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Flow[AddThreadMessagesResponse]:
-        """Remember messages; they can be found when this returns."""
+        """Remember messages word for word; they can be found when this returns."""
         given = {"ignore_roles": ignore_roles, "strict_ontology": strict_ontology}
         refuse_given("thread.add_messages", _NO_ADD, given)
         scope = yield from self._owners.scope(one_id(thread_id=thread_id, thread_uuid=thread_uuid))
@@ -77,7 +77,13 @@ class ThreadCalls:
         for number, (metadata, group) in enumerate(_groups(messages)):
             key = f"{idempotency_key}/{number}" if idempotency_key else None
             added = yield from call(
-                "add", group, **scope, metadata=metadata or None, idempotency_key=key
+                "add",
+                group,
+                **scope,
+                metadata=metadata or None,
+                # Word for word: messages that facts were extracted from are no longer listed.
+                infer=False,
+                idempotency_key=key,
             )
             uuids += [each.id for each in added.results]
         found = (yield from _context(scope)) if return_context else ThreadContextResponse()
