@@ -24,6 +24,7 @@ from inferscale._results import (
     UpdateResult,
 )
 from inferscale._transport import AsyncTransport
+from inferscale.protocol.memory import SearchMode
 
 
 class AsyncMemory(AsyncChatMethods):
@@ -111,6 +112,10 @@ class AsyncMemory(AsyncChatMethods):
         top_k: int | None = None,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
+        explain: bool | None = None,
         **mem0: Any,
     ) -> SearchResult:
         """As `Memory.search`."""
@@ -120,6 +125,12 @@ class AsyncMemory(AsyncChatMethods):
             limit=one_limit(None, limit=limit, top_k=top_k),
             threshold=threshold,
             filters=filters,
+            ranking={
+                "mode": mode,
+                "diversity": diversity,
+                "recency_days": recency_days,
+                "explain": explain,
+            },
             extra=mem0,
         )
         return await self._transport.call(operation)
@@ -162,6 +173,9 @@ class AsyncMemory(AsyncChatMethods):
         k: int | None = None,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
         ttl_s: int | None = None,
     ) -> MemoryHandle:
         """As `Memory.recall`."""
@@ -171,6 +185,7 @@ class AsyncMemory(AsyncChatMethods):
             k=k,
             threshold=threshold,
             filters=filters,
+            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
             ttl_s=ttl_s,
         )
         return await self._transport.call(operation)

@@ -27,6 +27,7 @@ from inferscale._results import (
     UpdateResult,
 )
 from inferscale._transport import SyncTransport
+from inferscale.protocol.memory import SearchMode
 
 
 class Memory(ChatMethods):
@@ -142,14 +143,22 @@ class Memory(ChatMethods):
         top_k: int | None = None,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
+        explain: bool | None = None,
         **mem0: Any,
     ) -> SearchResult:
         """Memories like `query`, best first. Ids may stand in `filters`, as in Mem0 2.x.
 
         Args:
             limit, top_k: at most so many (default 10).
-            threshold: least cosine similarity, in [-1, 1].
+            threshold: least score, in [-1, 1].
             filters: conditions on metadata.
+            mode: "hybrid" (meaning and shared words, the default), "dense" or "keyword".
+            diversity: 0 to 1; how much a hit loses for being like a better one.
+            recency_days: prefer what is new; after so many days the bonus is half.
+            explain: True to have each hit's `details` say what its score is made of.
         """
         operation = _operations.search(
             query,
@@ -157,6 +166,12 @@ class Memory(ChatMethods):
             limit=one_limit(None, limit=limit, top_k=top_k),
             threshold=threshold,
             filters=filters,
+            ranking={
+                "mode": mode,
+                "diversity": diversity,
+                "recency_days": recency_days,
+                "explain": explain,
+            },
             extra=mem0,
         )
         return self._transport.call(operation)
@@ -203,6 +218,9 @@ class Memory(ChatMethods):
         k: int | None = None,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
         ttl_s: int | None = None,
     ) -> MemoryHandle:
         """Find the memories for `query` and freeze them into a handle, to be attached to requests.
@@ -218,6 +236,7 @@ class Memory(ChatMethods):
             k=k,
             threshold=threshold,
             filters=filters,
+            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
             ttl_s=ttl_s,
         )
         return self._transport.call(operation)

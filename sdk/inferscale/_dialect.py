@@ -28,7 +28,6 @@ _UNSUPPORTED = {
     "prompt": "extraction is set up on the sidecar, not per call",
     "llm": "extraction runs on the sidecar's engine",
     "rerank": "results are ordered by similarity only",
-    "explain": "`score` is the cosine similarity; there is nothing more to explain",
     "reference_date": "search does not weigh time; filter by a date in metadata",
     "show_expired": "memories do not expire",
     "enable_graph": "there is no graph",

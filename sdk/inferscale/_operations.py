@@ -28,6 +28,9 @@ from inferscale._validate import encode_model, path_id
 from inferscale.errors import InvalidArgumentError
 from inferscale.protocol import memory as wire
 
+NO_RANKING: Mapping[str, Any] = {}
+"""The sidecar's own way to rank hits."""
+
 
 def add(
     messages: Messages,
@@ -105,12 +108,13 @@ def search(
     limit: int | None,
     threshold: float | None,
     filters: Mapping[str, Any] | None,
+    ranking: Mapping[str, Any] = NO_RANKING,
     extra: Mapping[str, Any],
 ) -> Operation[SearchResult]:
     reject_unsupported("search", extra)
     ids, rest = split_filters(filters, scope)
     fields = {"query": query, "limit": limit, "threshold": threshold, "filters": rest or None}
-    content = encode_model(wire.SearchRequest, {**ids, **fields})
+    content = encode_model(wire.SearchRequest, {**ids, **fields, **ranking})
     return Operation("POST", "/v1/memories/search", reads(SearchResult), content=content)
 
 
@@ -168,6 +172,7 @@ def recall(
     threshold: float | None,
     filters: Mapping[str, Any] | None,
     ttl_s: int | None,
+    ranking: Mapping[str, Any] = NO_RANKING,
 ) -> Operation[MemoryHandle]:
     ids, rest = split_filters(filters, scope)
     fields = {
@@ -177,7 +182,7 @@ def recall(
         "filters": rest or None,
         "ttl_s": ttl_s,
     }
-    content = encode_model(wire.RecallRequest, {**ids, **fields})
+    content = encode_model(wire.RecallRequest, {**ids, **fields, **ranking})
     return Operation(
         "POST", "/v1/recall", lambda response: create_handle(response.json()), content=content
     )

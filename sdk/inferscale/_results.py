@@ -54,7 +54,7 @@ class MemoryRecord(MappingModel, wire.Memory):
 
 
 class SearchHit(MemoryRecord, wire.ScoredMemory):
-    """A memory found by `search`. `score` is cosine similarity, higher is closer."""
+    """A memory found by `search`. `score` is at most 1, higher is closer."""
 
 
 class AddedMemory(MappingModel, wire.AddedMemory):

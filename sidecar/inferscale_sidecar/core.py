@@ -55,11 +55,21 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class ScoreDetails:
+    """What a score is made of: cosine, shared words (0 to 1), and newness if asked for (0 to 1)."""
+
+    similarity: float
+    keyword: float
+    recency: float | None = None
+
+
+@dataclass(frozen=True)
 class Hit:
-    """A memory that a search found. `score` is cosine similarity."""
+    """A memory that a search found. `score` is at most 1, higher is closer."""
 
     memory: Memory
     score: float
+    details: ScoreDetails | None = None
 
 
 @dataclass(frozen=True)

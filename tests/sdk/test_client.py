@@ -335,3 +335,21 @@ async def test_extraction_is_asked_for_and_reported(sidecar, memory):
     assert added.extraction.error.code == "extraction_unavailable"
     assert (await memory.extraction("e1")).extraction.state == "failed"
     assert sidecar.last.url.path == "/v1/extractions/e1"
+
+
+async def test_how_to_rank_is_sent(sidecar, memory, record, handle_body):
+    details = {"similarity": 0.4, "keyword": 0.5, "recency": None}
+    sidecar.reply({"results": [{**record, "score": 0.7, "details": details}]})
+    found = await memory.search("q", user_id="a", mode="keyword", diversity=0.5, explain=True)
+    assert sidecar.body == {
+        "user_id": "a",
+        "query": "q",
+        "mode": "keyword",
+        "diversity": 0.5,
+        "explain": True,
+    }
+    assert found.results[0].details.keyword == 0.5
+    sidecar.replies = []
+    sidecar.reply(handle_body)
+    await memory.recall("q", user_id="a", recency_days=30)
+    assert sidecar.body == {"user_id": "a", "query": "q", "recency_days": 30}

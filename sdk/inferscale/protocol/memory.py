@@ -5,63 +5,22 @@ cursors, totals, versions and the state of an item's KV.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-MAX_ID_CHARS = 256
-MAX_TEXT_BYTES = 65_536
-MAX_RECALL_ITEMS = 1_000
-
-KvState = Literal["queued", "building", "ready", "failed", "off"]
-"""Where an item's KV stands. Text is served in every state; only `ready` can be injected."""
-
-MemoryKind = Literal["memory", "fact", "turn"]
-"""Stored verbatim, extracted from messages, or a message that facts are extracted from."""
-
-MemoryStatus = Literal["live", "pending", "source", "superseded"]
-"""`pending`: a message whose facts are being extracted; it is found like a `live` memory.
-`source`: a message whose facts are stored. `superseded`: a fact that a newer one made untrue. Both
-are kept, and read by id, but no longer found."""
-
-AddStatus = Literal["stored", "extracted", "raw", "pending"]
-"""`raw`: extraction failed, the message itself is stored; `pending`: its facts are yet to come."""
-
-ExtractionState = Literal["pending", "done", "failed"]
-
-
-def _check_id(value: str) -> str:
-    """An id names exactly one scope: no wildcard, no blank, nothing invisible."""
-    if not value or value == "*" or any(c.isspace() or not c.isprintable() for c in value):
-        raise ValueError(
-            f"id {value!r} must be non-empty, without whitespace or control characters, and not "
-            "'*': ids are not patterns"
-        )
-    return value
-
-
-def check_text(value: str) -> str:
-    """Text that every store and tokenizer can hold: valid Unicode, no NUL, not blank."""
-    if "\x00" in value:
-        raise ValueError("text contains NUL (U+0000); remove it before storing")
-    try:
-        size_bytes = len(value.encode("utf-8"))
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"text contains a lone surrogate at index {error.start}; send valid Unicode"
-        ) from error
-    if size_bytes > MAX_TEXT_BYTES:
-        raise ValueError(
-            f"text is {size_bytes} bytes, the limit is {MAX_TEXT_BYTES}; "
-            "split it into several memories"
-        )
-    if not value.strip():
-        raise ValueError("text is empty or blank")
-    return value
-
-
-Id = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_check_id)]
-Text = Annotated[str, AfterValidator(check_text)]
+from inferscale.protocol.values import MAX_ID_CHARS as MAX_ID_CHARS
+from inferscale.protocol.values import MAX_RECALL_ITEMS as MAX_RECALL_ITEMS
+from inferscale.protocol.values import MAX_TEXT_BYTES as MAX_TEXT_BYTES
+from inferscale.protocol.values import AddStatus as AddStatus
+from inferscale.protocol.values import ExtractionState as ExtractionState
+from inferscale.protocol.values import Id as Id
+from inferscale.protocol.values import KvState as KvState
+from inferscale.protocol.values import MemoryKind as MemoryKind
+from inferscale.protocol.values import MemoryStatus as MemoryStatus
+from inferscale.protocol.values import SearchMode as SearchMode
+from inferscale.protocol.values import Text as Text
+from inferscale.protocol.values import check_text as check_text
 
 
 class Wire(BaseModel):
@@ -123,10 +82,21 @@ class Memory(BaseModel):
     updated_at: datetime
 
 
+class ScoreDetails(BaseModel):
+    """What a score is made of: `similarity` is the cosine, `keyword` the shared words (0 to 1),
+    `recency` the bonus for being new (0 to 1), if one was asked for."""
+
+    similarity: float
+    keyword: float
+    recency: float | None = None
+
+
 class ScoredMemory(Memory):
-    """A search hit. `score` is cosine similarity, higher is closer."""
+    """A search hit. `score` is at most 1, higher is closer: the cosine, raised by shared words."""
 
     score: float
+    details: ScoreDetails | None = None
+    """With `explain`."""
 
 
 class AddedMemory(BaseModel):
@@ -190,6 +160,13 @@ class SearchRequest(Scope):
     limit: int = Field(default=10, ge=0, le=MAX_RECALL_ITEMS)
     threshold: float | None = Field(default=None, ge=-1, le=1)
     filters: dict[str, Any] | None = None
+    mode: SearchMode = "hybrid"
+    diversity: float = Field(default=0, ge=0, le=1)
+    """How much a hit loses for being like a better one: 0 not at all, 1 nothing else counts."""
+    recency_days: float | None = Field(default=None, gt=0, le=36_500)
+    """Prefer what is new: after so many days the bonus is half. None: age does not count."""
+    explain: bool = False
+    """True: say what each score is made of."""
 
 
 class SearchResponse(BaseModel):
@@ -231,6 +208,11 @@ class RecallRequest(Scope):
     k: int = Field(default=20, ge=0, le=MAX_RECALL_ITEMS)
     threshold: float | None = Field(default=None, ge=-1, le=1)
     filters: dict[str, Any] | None = None
+    mode: SearchMode = "hybrid"
+    diversity: float = Field(default=0, ge=0, le=1)
+    """How much a hit loses for being like a better one: 0 not at all, 1 nothing else counts."""
+    recency_days: float | None = Field(default=None, gt=0, le=36_500)
+    """Prefer what is new: after so many days the bonus is half. None: age does not count."""
     ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
 
 

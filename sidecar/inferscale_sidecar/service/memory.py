@@ -15,6 +15,8 @@ from inferscale_sidecar.service.message import (
     check_metadata,
     need_scope,
 )
+from inferscale_sidecar.service.ranking import Ranking
+from inferscale_sidecar.service.search import DEFAULT_RANKING
 from inferscale_sidecar.store.records import (
     BuildCounts,
     Page,
@@ -138,14 +140,21 @@ class MemoryService(MemoryAdder):
         limit: int = 10,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
+        ranking: Ranking = DEFAULT_RANKING,
     ) -> Sequence[Hit]:
         """The memories closest to the query, best first. Raises InvalidInput as `Searcher` does."""
         with self._metrics.operation("search"):
             need_scope(scope)
             hits = await self._searcher.search(
-                tenant, scope, query, k=limit, threshold=threshold, filters=filters
+                tenant,
+                scope,
+                query,
+                k=limit,
+                threshold=threshold,
+                filters=filters,
+                ranking=ranking,
             )
-            return [Hit(self._shown(hit.memory), hit.score) for hit in hits]
+            return [replace(hit, memory=self._shown(hit.memory)) for hit in hits]
 
     async def builds(self, tenant: Tenant) -> BuildCounts:
         """How far the tenant's KV is behind its text."""

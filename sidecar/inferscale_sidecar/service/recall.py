@@ -16,7 +16,8 @@ from inferscale_sidecar.core import Composition, Scope, Tenant
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.message import need_scope
-from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.service.ranking import Ranking
+from inferscale_sidecar.service.search import DEFAULT_RANKING, Searcher
 from inferscale_sidecar.store import MemoryStore
 
 DEFAULT_TTL_S = 86_400
@@ -78,13 +79,14 @@ class RecallService:
         k: int = 20,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
+        ranking: Ranking = DEFAULT_RANKING,
         ttl_s: int = DEFAULT_TTL_S,
         keep: bool = True,
     ) -> Composition:
         """The `k` most relevant memories, best last, under a new handle.
 
         Args:
-            tenant, scope, query, k, threshold, filters: as for a search.
+            tenant, scope, query, k, threshold, filters, ranking: as for a search.
             ttl_s: how long the handle lives.
             keep: False for a composition that is used once: its handle cannot be resolved, and
                 nothing is written.
@@ -95,7 +97,13 @@ class RecallService:
         with self._metrics.operation("recall"):
             need_scope(scope)
             hits = await self._searcher.search(
-                tenant, scope, query, k=k, threshold=threshold, filters=filters
+                tenant,
+                scope,
+                query,
+                k=k,
+                threshold=threshold,
+                filters=filters,
+                ranking=ranking,
             )
             with self._metrics.stage("compose"):
                 items = order(hits, suffix_items=suffix_items(len(hits)))

@@ -5,6 +5,7 @@ other processes do meanwhile.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from inferscale_sidecar.core import Hit, Scope, Tenant
@@ -12,15 +13,17 @@ from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.index import FaissFlatIndex, IndexFactory
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.filter import Predicate, compile_filter
-from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, ScopeViews
+from inferscale_sidecar.service.ranking import Ranking
+from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, Query, ScopeViews
 from inferscale_sidecar.store.base import MemoryPort
 from inferscale_sidecar.store.records import SEARCHABLE, Vector
 
+DEFAULT_RANKING = Ranking()
 _ATTEMPTS = 8
 
 
 class Searcher:
-    """Dense search in one scope.
+    """Hybrid search in one scope.
 
     Args:
         store: the truth.
@@ -29,6 +32,7 @@ class Searcher:
         fingerprint: names the engine whose KV state the hits show; None while there is none.
         create_index: makes the index of a scope.
         max_vectors: most vectors held in memory, of all scopes together.
+        clock: aware UTC time, for how old a memory is.
     """
 
     def __init__(
@@ -40,11 +44,13 @@ class Searcher:
         fingerprint: Callable[[], str | None] = lambda: None,
         create_index: IndexFactory = FaissFlatIndex,
         max_vectors: int = DEFAULT_MAX_VECTORS,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._embedder = embedder
         self._metrics = metrics
         self._fingerprint = fingerprint
+        self._clock = clock
         self._views = ScopeViews(
             store, dim=embedder.dim, create_index=create_index, max_vectors=max_vectors
         )
@@ -58,10 +64,11 @@ class Searcher:
         k: int,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
+        ranking: Ranking = DEFAULT_RANKING,
     ) -> list[Hit]:
         """The `k` memories closest to the query among those that pass, best first.
 
-        Ties go to the newer memory. `threshold` drops hits with a lower cosine.
+        Ties go to the newer memory. `threshold` drops hits with a lower score.
 
         Raises:
             InvalidInput: a filter that makes no sense.
@@ -72,33 +79,42 @@ class Searcher:
         with self._metrics.stage("embed"):
             vector = (await self._embedder.embed([query]))[0]
         with self._metrics.stage("search"):
-            hits = await self._find(tenant, scope, vector, k, passes)
+            hits = await self._find(tenant, scope, Query(query, vector), k, passes, ranking)
         return [hit for hit in hits if threshold is None or hit.score >= threshold]
 
     async def alike(self, tenant: Tenant, scope: Scope, vector: Vector, *, k: int) -> list[Hit]:
         """The `k` memories of exactly this scope whose vectors are closest, best first."""
         ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
-        hits = await self._find(tenant, scope, vector, k, compile_filter(ids))
+        passes, dense = compile_filter(ids), Ranking(mode="dense")
+        hits = await self._find(tenant, scope, Query("", vector), k, passes, dense)
         return [hit for hit in hits if hit.memory.scope == scope]
 
     async def _find(
-        self, tenant: Tenant, scope: Scope, vector: Vector, k: int, passes: Predicate | None
+        self,
+        tenant: Tenant,
+        scope: Scope,
+        query: Query,
+        k: int,
+        passes: Predicate | None,
+        ranking: Ranking,
     ) -> list[Hit]:
         view = self._views.get(tenant.id, scope)
         hits: list[Hit] = []
         for _ in range(_ATTEMPTS):
             async with view.lock:
                 await self._views.refresh(view, tenant.id, scope)
-                found = view.search(vector, k, scope=scope, passes=passes)
-                wanted = [(view.row(num), score) for num, score in found]
+                found = view.search(
+                    query, k, scope=scope, passes=passes, ranking=ranking, now=self._clock()
+                )
+                wanted = [(view.row(each.num), each) for each in found]
             live = await self._store.get_memories(
                 tenant.id,
                 [row.memory_id for row, _ in wanted],
                 fingerprint=self._fingerprint(),
             )
             hits = [
-                Hit(live[row.memory_id], score)
-                for row, score in wanted
+                Hit(memory, each.score, each.details)
+                for row, each in wanted
                 if (memory := live.get(row.memory_id)) is not None
                 and memory.version == row.version
                 and memory.status in SEARCHABLE

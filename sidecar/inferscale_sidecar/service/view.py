@@ -6,19 +6,32 @@ needs no news from writers, whichever process they run in.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.index import IndexFactory, VectorIndex
-from inferscale_sidecar.index.base import Found
+from inferscale_sidecar.index.base import SCORE_DIGITS
+from inferscale_sidecar.index.bm25 import Bm25Index
 from inferscale_sidecar.service.filter import Predicate
+from inferscale_sidecar.service.ranking import Candidate, Ranking, age_days, best, pool_size, score
 from inferscale_sidecar.store.base import MemoryPort
 from inferscale_sidecar.store.records import IndexRow, ScopeChanges, Vector
 
 DEFAULT_MAX_VECTORS = 1_000_000
+_MANY = 500
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is looked for, as text and as its embedding."""
+
+    text: str
+    vector: Vector
 
 
 class ScopeView:
@@ -28,6 +41,7 @@ class ScopeView:
         self.lock = asyncio.Lock()
         self.seq: int | None = None
         self._index = index
+        self._words = Bm25Index()
         self._rows: dict[int, IndexRow] = {}
         self._num_of: dict[str, int] = {}
 
@@ -38,19 +52,57 @@ class ScopeView:
         """Take over what changed; applying the same changes twice is harmless."""
         gone = [self._num_of.pop(i) for i in changes.deleted if i in self._num_of]
         self._index.remove(gone)
+        self._words.remove(gone)
         for num in gone:
             del self._rows[num]
         if changes.rows:
             vectors = np.stack([row.vector for row in changes.rows])
-            self._index.put([row.num for row in changes.rows], vectors)
+            numbers = [row.num for row in changes.rows]
+            self._index.put(numbers, vectors)
+            self._words.put(numbers, [row.text for row in changes.rows])
         for row in changes.rows:
             self._rows[row.num] = row
             self._num_of[row.memory_id] = row.num
         self.seq = changes.seq
 
-    def search(self, query: Vector, k: int, *, scope: Scope, passes: Predicate | None) -> Found:
+    def search(
+        self,
+        query: Query,
+        k: int,
+        *,
+        scope: Scope,
+        passes: Predicate | None,
+        ranking: Ranking,
+        now: datetime,
+    ) -> list[Candidate]:
         """The `k` best of those in `scope` that pass; ids of the scope are all that can match."""
-        return self._index.search(query, k, allowed=self._allowed(scope, passes))
+        allowed = self._allowed(scope, passes)
+        pool = pool_size(k)
+        similarity: dict[int, float] = {}
+        keyword: dict[int, float] = {}
+        if ranking.mode != "keyword":
+            similarity = dict(self._index.search(query.vector, pool, allowed=allowed))
+        if ranking.mode != "dense":
+            keyword = dict(self._words.search(query.text, pool, allowed=allowed))
+        similarity |= self._similarities([n for n in keyword if n not in similarity], query.vector)
+        found = [
+            score(num, cosine, keyword.get(num, 0.0), self._age_days(num, now, ranking), ranking)
+            for num, cosine in similarity.items()
+        ]
+        return best(found, k, ranking, lambda num: self._rows[num].vector)
+
+    def _similarities(self, numbers: Sequence[int], vector: Vector) -> dict[int, float]:
+        if not numbers:
+            return {}
+        cosines = np.stack([self._rows[num].vector for num in numbers]) @ vector
+        rounded = np.clip(np.round(cosines.astype(np.float64), SCORE_DIGITS), -1.0, 1.0)
+        return dict(zip(numbers, rounded.tolist(), strict=True))
+
+    def _age_days(self, num: int, now: datetime, ranking: Ranking) -> float:
+        if ranking.recency_days is None:
+            return 0.0  # nobody asks
+        row = self._rows[num]
+        return age_days(row.said_at or row.created_at, now)
 
     def row(self, num: int) -> IndexRow:
         """The row behind a label that `search` gave."""
@@ -94,7 +146,11 @@ class ScopeViews:
 
     async def refresh(self, view: ScopeView, tenant_id: str, scope: Scope) -> None:
         """Catch up with the store."""
-        view.apply(await self._store.changes(tenant_id, scope, since=view.seq))
+        changes = await self._store.changes(tenant_id, scope, since=view.seq)
+        if len(changes.rows) > _MANY:  # the caller holds the lock, so nobody else looks meanwhile
+            await asyncio.to_thread(view.apply, changes)
+        else:
+            view.apply(changes)
         self._shrink()
 
     def _shrink(self) -> None:

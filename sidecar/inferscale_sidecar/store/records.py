@@ -133,6 +133,8 @@ class IndexRow:
     metadata: dict[str, Any] | None
     created_at: datetime
     updated_at: datetime
+    said_at: datetime | None
+    text: str
     vector: Vector
 
 

@@ -147,6 +147,8 @@ def to_index_row(row: Row[Any]) -> IndexRow:
         metadata=row.metadata,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        said_at=row.said_at,
+        text=row.text,
         vector=np.frombuffer(row.vector, dtype="<f4"),
     )
 

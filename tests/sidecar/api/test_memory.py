@@ -235,3 +235,17 @@ async def test_text_of_every_script_comes_back_as_it_was(client: httpx.AsyncClie
     await _add(client, [{"content": text} for text in texts])
     page = (await client.get("/v1/memories", params={"user_id": "alice"})).json()
     assert [memory["memory"] for memory in page["results"]] == texts[::-1]
+
+
+async def test_a_search_explains_itself(client: httpx.AsyncClient) -> None:
+    await client.post("/v1/memories", json={"user_id": "a", "messages": "green tea"})
+    body = {"user_id": "a", "query": "tea", "explain": True, "diversity": 0.5, "recency_days": 7}
+    (hit,) = (await client.post("/v1/memories/search", json=body)).json()["results"]
+    assert set(hit["details"]) == {"similarity", "keyword", "recency"}
+    plain = await client.post("/v1/memories/search", json={"user_id": "a", "query": "tea"})
+    assert plain.json()["results"][0]["details"] is None
+    for wrong in ({"mode": "magic"}, {"diversity": 2}, {"recency_days": 0}):
+        answer = await client.post("/v1/memories/search", json=body | wrong)
+        assert answer.status_code == 400
+    recall = {"user_id": "a", "query": "tea", "mode": "keyword", "diversity": 1}
+    assert len((await client.post("/v1/recall", json=recall)).json()["items"]) == 1

@@ -1,9 +1,8 @@
 """`/v1/memories`: decode, call `MemoryService`, encode."""
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query
@@ -12,9 +11,10 @@ from pydantic import Field
 from inferscale.protocol import memory as wire
 from inferscale_sidecar import core
 from inferscale_sidecar.api.auth import current_tenant, writing_tenant
-from inferscale_sidecar.errors import InvalidInput
+from inferscale_sidecar.api.cursor import cursor_of, read_cursor
 from inferscale_sidecar.service.memory import MAX_PAGE, MemoryService
 from inferscale_sidecar.service.memory_facts import Additions
+from inferscale_sidecar.service.ranking import Ranking
 from inferscale_sidecar.store.records import Added, VersionEvent
 
 Reader = Annotated[core.Tenant, Depends(current_tenant)]
@@ -59,12 +59,12 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
         query: Annotated[ListQuery, Query()], tenant: Reader
     ) -> wire.ListResponse:
         page = await memory.list(
-            tenant, to_scope(query), limit=query.limit, before=_read_cursor(query.cursor)
+            tenant, to_scope(query), limit=query.limit, before=read_cursor(query.cursor)
         )
         return wire.ListResponse(
             results=[to_wire(each) for each in page.memories],
             total=page.total,
-            next_cursor=_cursor(page.next_before),
+            next_cursor=cursor_of(page.next_before),
         )
 
     @router.delete("/v1/memories")
@@ -83,8 +83,9 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
             limit=body.limit,
             threshold=body.threshold,
             filters=body.filters,
+            ranking=to_ranking(body),
         )
-        return wire.SearchResponse(results=[_scored(hit) for hit in hits])
+        return wire.SearchResponse(results=[_scored(hit, explain=body.explain) for hit in hits])
 
 
 def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
@@ -159,8 +160,16 @@ def _fields(memory: core.Memory) -> dict[str, Any]:
     }
 
 
-def _scored(hit: core.Hit) -> wire.ScoredMemory:
-    return wire.ScoredMemory(**_fields(hit.memory), score=hit.score)
+def to_ranking(body: wire.SearchRequest | wire.RecallRequest) -> Ranking:
+    """How a request wants its hits ranked."""
+    return Ranking(mode=body.mode, diversity=body.diversity, recency_days=body.recency_days)
+
+
+def _scored(hit: core.Hit, *, explain: bool) -> wire.ScoredMemory:
+    details = None
+    if explain and hit.details is not None:
+        details = wire.ScoreDetails(**asdict(hit.details))
+    return wire.ScoredMemory(**_fields(hit.memory), score=hit.score, details=details)
 
 
 def _additions(additions: Additions) -> wire.AddResponse:
@@ -215,27 +224,3 @@ def _history(events: Sequence[VersionEvent]) -> list[wire.HistoryEntry]:
         )
         old = event.text
     return entries
-
-
-def _cursor(before: int | None) -> str | None:
-    """Opaque to clients: they must not build one."""
-    if before is None:
-        return None
-    return base64.urlsafe_b64encode(f"v1:{before}".encode()).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-    except (binascii.Error, ValueError) as error:
-        raise _bad_cursor() from error
-    version, _, number = text.partition(":")
-    if version != "v1" or not number.isdigit() or len(number) > 18:
-        raise _bad_cursor()
-    return int(number)
-
-
-def _bad_cursor() -> InvalidInput:
-    return InvalidInput("cursor is not one that this server gave; start without it", param="cursor")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from inferscale.protocol import memory as wire
 from inferscale_sidecar import core
 from inferscale_sidecar.api.auth import current_tenant
-from inferscale_sidecar.api.routes.memory import to_scope
+from inferscale_sidecar.api.routes.memory import to_ranking, to_scope
 from inferscale_sidecar.service.recall import Recalled, RecallService
 
 Reader = Annotated[core.Tenant, Depends(current_tenant)]
@@ -26,6 +26,7 @@ def create_recall_router(recall: RecallService) -> APIRouter:
             k=body.k,
             threshold=body.threshold,
             filters=body.filters,
+            ranking=to_ranking(body),
             ttl_s=body.ttl_s,
         )
         return _to_wire(await recall.show(composition))

@@ -1,0 +1,62 @@
+"""The values that memory requests are made of: ids, texts, states, and what each may be."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+MAX_ID_CHARS = 256
+MAX_TEXT_BYTES = 65_536
+MAX_RECALL_ITEMS = 1_000
+
+KvState = Literal["queued", "building", "ready", "failed", "off"]
+"""Where an item's KV stands. Text is served in every state; only `ready` can be injected."""
+
+MemoryKind = Literal["memory", "fact", "turn"]
+"""Stored verbatim, extracted from messages, or a message that facts are extracted from."""
+
+MemoryStatus = Literal["live", "pending", "source", "superseded"]
+"""`pending`: a message whose facts are being extracted; it is found like a `live` memory.
+`source`: a message whose facts are stored. `superseded`: a fact that a newer one made untrue. Both
+are kept, and read by id, but no longer found."""
+
+AddStatus = Literal["stored", "extracted", "raw", "pending"]
+"""`raw`: extraction failed, the message itself is stored; `pending`: its facts are yet to come."""
+
+SearchMode = Literal["hybrid", "dense", "keyword"]
+"""By meaning and shared words, by meaning only, or only what shares a word."""
+
+ExtractionState = Literal["pending", "done", "failed"]
+
+
+def _check_id(value: str) -> str:
+    """An id names exactly one scope: no wildcard, no blank, nothing invisible."""
+    if not value or value == "*" or any(c.isspace() or not c.isprintable() for c in value):
+        raise ValueError(
+            f"id {value!r} must be non-empty, without whitespace or control characters, and not "
+            "'*': ids are not patterns"
+        )
+    return value
+
+
+def check_text(value: str) -> str:
+    """Text that every store and tokenizer can hold: valid Unicode, no NUL, not blank."""
+    if "\x00" in value:
+        raise ValueError("text contains NUL (U+0000); remove it before storing")
+    try:
+        size_bytes = len(value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text contains a lone surrogate at index {error.start}; send valid Unicode"
+        ) from error
+    if size_bytes > MAX_TEXT_BYTES:
+        raise ValueError(
+            f"text is {size_bytes} bytes, the limit is {MAX_TEXT_BYTES}; "
+            "split it into several memories"
+        )
+    if not value.strip():
+        raise ValueError("text is empty or blank")
+    return value
+
+
+Id = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_check_id)]
+Text = Annotated[str, AfterValidator(check_text)]
