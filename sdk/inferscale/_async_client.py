@@ -17,6 +17,7 @@ from inferscale._results import (
     AddResult,
     BuildStatus,
     DeleteResult,
+    DeleteWhereResult,
     HistoryRecord,
     ListResult,
     MemoryRecord,
@@ -158,6 +159,21 @@ class AsyncMemory(AsyncChatMethods):
         """As `Memory.delete_all`."""
         scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         return await self._transport.call(_operations.delete_all(scope))
+
+    async def delete_where(
+        self,
+        filters: Mapping[str, Any],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        dry_run: bool = False,
+    ) -> DeleteWhereResult:
+        """As `Memory.delete_where`."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        return await self._transport.call(
+            _operations.delete_where(filters, scope=scope, dry_run=dry_run)
+        )
 
     async def history(self, memory_id: str) -> list[HistoryRecord]:
         """As `Memory.history`."""

@@ -20,6 +20,7 @@ from inferscale._results import (
     AddResult,
     BuildStatus,
     DeleteResult,
+    DeleteWhereResult,
     HistoryRecord,
     ListResult,
     MemoryRecord,
@@ -203,6 +204,25 @@ class Memory(ChatMethods):
         """Forget all memories that carry all of the given ids; at least one. No wildcards."""
         scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         return self._transport.call(_operations.delete_all(scope))
+
+    def delete_where(
+        self,
+        filters: Mapping[str, Any],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        dry_run: bool = False,
+    ) -> DeleteWhereResult:
+        """Forget what passes `filters` in a scope. With `dry_run` nothing goes: see what would.
+
+        Args:
+            filters: conditions as for `search`, at least one.
+            user_id, agent_id, run_id: whose memories; at least one, here or in `filters`.
+            dry_run: True to remove nothing.
+        """
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        return self._transport.call(_operations.delete_where(filters, scope=scope, dry_run=dry_run))
 
     def history(self, memory_id: str) -> list[HistoryRecord]:
         """All changes of a memory, its deletion included; [] if there never was such a one."""

@@ -18,6 +18,7 @@ from inferscale._results import (
     AddResult,
     BuildStatus,
     DeleteResult,
+    DeleteWhereResult,
     HistoryRecord,
     ListResult,
     MemoryRecord,
@@ -152,6 +153,20 @@ def delete_all(scope: Scope) -> Operation[DeleteResult]:
         ),
         params=scope_ids(scope),
         repeatable=False,
+    )
+
+
+def delete_where(
+    filters: Mapping[str, Any], *, scope: Scope, dry_run: bool
+) -> Operation[DeleteWhereResult]:
+    ids, rest = split_filters(filters, scope)
+    fields = {**ids, "filters": rest, "dry_run": dry_run}
+    return Operation(
+        "POST",
+        "/v1/memories/delete",
+        reads(DeleteWhereResult),
+        content=encode_model(wire.DeleteRequest, fields),
+        repeatable=dry_run,
     )
 
 

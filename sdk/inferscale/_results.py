@@ -112,6 +112,12 @@ class DeleteResult(MappingModel, wire.DeleteResponse):
     message: str = "Memory deleted successfully!"
 
 
+class DeleteWhereResult(DeleteResult, wire.DeleteWhereResponse):
+    """What `delete_where` matched (`matched`, `ids`) and, unless `dry_run`, removed."""
+
+    message: str = "Memories deleted successfully!"
+
+
 class BuildStatus(MappingModel, wire.BuildStatus):
     """How far the KV is behind the text. Text is served in any case."""
 

@@ -52,6 +52,7 @@ def test_the_surface_of_a_client():
         "close",
         "delete",
         "delete_all",
+        "delete_where",
         "extraction",
         "get",
         "get_all",

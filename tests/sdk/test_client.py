@@ -353,3 +353,14 @@ async def test_how_to_rank_is_sent(sidecar, memory, record, handle_body):
     sidecar.reply(handle_body)
     await memory.recall("q", user_id="a", recency_days=30)
     assert sidecar.body == {"user_id": "a", "query": "q", "recency_days": 30}
+
+
+async def test_deletion_by_filter_needs_a_scope_and_shows_what_goes(sidecar, memory):
+    sidecar.reply({"matched": 2, "ids": ["m1", "m2"], "dry_run": True, "deleted": 0})
+    shown = await memory.delete_where({"year": 2001}, user_id="a", dry_run=True)
+    assert sidecar.last.url.path == "/v1/memories/delete"
+    assert sidecar.body == {"user_id": "a", "filters": {"year": 2001}, "dry_run": True}
+    assert (shown.matched, shown["ids"], shown.deleted) == (2, ["m1", "m2"], 0)
+    with pytest.raises(InvalidArgumentError):
+        await memory.delete_where({"year": 2001})
+    assert len(sidecar.requests) == 1

@@ -180,11 +180,31 @@ class UpdateRequest(Wire):
     metadata: dict[str, Any] | None = None
 
 
+class DeleteRequest(Scope):
+    """`POST /v1/memories/delete`: what is listed in the scope and passes the filter."""
+
+    filters: dict[str, Any]
+    dry_run: bool = False
+    """True: remove nothing, and say what would go."""
+
+
 class DeleteResponse(BaseModel):
-    """What was removed: `deleted` memories, `kv_items` encoded items dropped from the bank."""
+    """The receipt: `deleted` memories, `kv_items` encoded items dropped from the bank, `sources`
+    messages that the memories came from, `embeddings`, and `handle_items` lines of handles."""
 
     deleted: int
     kv_items: int = 0
+    sources: int = 0
+    embeddings: int = 0
+    handle_items: int = 0
+
+
+class DeleteWhereResponse(DeleteResponse):
+    """`matched` memories and their first 1,000 `ids`. After a dry run all other counts are 0."""
+
+    matched: int
+    ids: list[str]
+    dry_run: bool
 
 
 class HistoryEntry(BaseModel):

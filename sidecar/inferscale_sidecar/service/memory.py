@@ -10,6 +10,7 @@ from typing import Any
 
 from inferscale_sidecar.core import Hit, Memory, Scope, Tenant
 from inferscale_sidecar.errors import InvalidInput, NotFound
+from inferscale_sidecar.service.filter import compile_filter
 from inferscale_sidecar.service.memory_add import MemoryAdder
 from inferscale_sidecar.service.message import (
     check_metadata,
@@ -17,6 +18,7 @@ from inferscale_sidecar.service.message import (
 )
 from inferscale_sidecar.service.ranking import Ranking
 from inferscale_sidecar.service.search import DEFAULT_RANKING
+from inferscale_sidecar.service.view import MemoryFields
 from inferscale_sidecar.store.records import (
     BuildCounts,
     Page,
@@ -122,6 +124,42 @@ class MemoryService(MemoryAdder):
             if removed.memories:
                 self._on_write()
             return removed
+
+    async def delete_where(
+        self, tenant: Tenant, scope: Scope, filters: Mapping[str, Any], *, dry_run: bool = False
+    ) -> tuple[Sequence[str], Removed]:
+        """Remove what is listed in a scope and passes a filter, newest first.
+
+        Args:
+            dry_run: True to remove nothing, and only say what would go.
+
+        Returns:
+            The ids, and the counts of what went.
+
+        Raises:
+            InvalidInput: no scope, or a filter that is empty or makes no sense.
+        """
+        with self._metrics.operation("delete"):
+            need_scope(scope)
+            passes = compile_filter(filters)
+            if passes is None:
+                raise InvalidInput(
+                    "filters is empty; to remove a whole scope use DELETE /v1/memories",
+                    param="filters",
+                )
+            ids, before = [], None
+            while True:
+                page = await self._store.list_memories(
+                    tenant.id, scope, limit=MAX_PAGE, before=before
+                )
+                ids += [memory.id for memory in page.memories if passes(MemoryFields(memory))]
+                if (before := page.next_before) is None:
+                    break
+            if dry_run or not ids:
+                return ids, Removed(0, 0)
+            removed = await self._store.delete_memories(tenant.id, ids)
+            self._on_write()
+            return ids, removed
 
     async def history(self, tenant: Tenant, memory_id: str) -> Sequence[VersionEvent]:
         """What happened to a memory, oldest first; without texts once deleted. Raises NotFound."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from inferscale_sidecar.core import Scope
+from inferscale_sidecar.core import Memory, Scope
 from inferscale_sidecar.index import IndexFactory, VectorIndex
 from inferscale_sidecar.index.base import SCORE_DIGITS
 from inferscale_sidecar.index.bm25 import Bm25Index
@@ -115,7 +115,7 @@ class ScopeView:
         rows: Iterable[IndexRow] = self._rows.values()
         if narrower:
             rows = [row for row in rows if _covers(scope, row.scope)]
-        return [row.num for row in rows if passes is None or passes(_Fields(row))]
+        return [row.num for row in rows if passes is None or passes(MemoryFields(row))]
 
 
 class ScopeViews:
@@ -170,7 +170,7 @@ def _covers(scope: Scope, other: Scope) -> bool:
     return all(wanted is None or wanted == has for wanted, has in pairs)
 
 
-class _Fields:
+class MemoryFields:
     """What a filter can ask about a memory. Its own fields win over metadata of the same name.
 
     Nothing is computed before it is asked for: a filter looks at every memory of a scope.
@@ -178,7 +178,7 @@ class _Fields:
 
     __slots__ = ("_row",)
 
-    def __init__(self, row: IndexRow) -> None:
+    def __init__(self, row: IndexRow | Memory) -> None:
         self._row = row
 
     def get(self, key: str, default: Any) -> Any:
@@ -188,7 +188,7 @@ class _Fields:
         return (self._row.metadata or {}).get(key, default)
 
 
-_OWN_FIELDS: dict[str, Callable[[IndexRow], str | None]] = {
+_OWN_FIELDS: dict[str, Callable[[IndexRow | Memory], str | None]] = {
     "user_id": lambda row: row.scope.user_id,
     "agent_id": lambda row: row.scope.agent_id,
     "run_id": lambda row: row.scope.run_id,

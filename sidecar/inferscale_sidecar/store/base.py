@@ -97,6 +97,9 @@ class MemoryPort(Protocol):
         KV and that of every item encoded behind it.
         """
 
+    async def delete_memories(self, tenant_id: str, ids: Sequence[str]) -> Removed:
+        """The same for those of these ids that there are, in one transaction."""
+
     async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
         """The same for all memories of a scope, in the same number of statements."""
 

@@ -22,6 +22,7 @@ from inferscale_sidecar.store.records import (
     Vector,
 )
 from inferscale_sidecar.store.rows import (
+    batched,
     in_scope,
     next_seq,
     select_memories,
@@ -107,12 +108,17 @@ class SqlMemories:
             return to_memory((await conn.execute(query)).one())
 
     async def delete_memory(self, tenant_id: str, memory_id: str) -> Removed | None:
+        removed = await self.delete_memories(tenant_id, [memory_id])
+        return removed if removed.memories or removed.sources else None
+
+    async def delete_memories(self, tenant_id: str, ids: Sequence[str]) -> Removed:
+        total = Removed(0, 0)
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
-            ids = [memory_id, *await sources_of(conn, [memory_id])]
-            condition = (memories.c.tenant_id == tenant_id) & memories.c.id.in_(ids)
-            removed = await removal.remove(conn, condition, seq=seq, now=self._clock())
-        return removed if removed.memories or removed.sources else None
+            for some in batched(list(dict.fromkeys([*ids, *await sources_of(conn, ids)]))):
+                condition = (memories.c.tenant_id == tenant_id) & memories.c.id.in_(some)
+                total += await removal.remove(conn, condition, seq=seq, now=self._clock())
+        return total
 
     async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
         condition = in_scope(tenant_id, scope)

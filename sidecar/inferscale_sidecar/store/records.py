@@ -1,7 +1,7 @@
 """What goes into the store and comes out of it, beyond the nouns of `core`. Plain frozen data."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
@@ -107,6 +107,12 @@ class Removed:
     memories: int
     kv_items: int
     sources: int = 0
+    embeddings: int = 0
+    handle_items: int = 0
+
+    def __add__(self, other: "Removed") -> "Removed":
+        mine, theirs = astuple(self), astuple(other)
+        return Removed(*(a + b for a, b in zip(mine, theirs, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -75,14 +75,16 @@ async def remove(
     await _drop_from_extractions(conn, victims)
     links = memory_sources.c.memory_id.in_(victims) | memory_sources.c.source_id.in_(victims)
     await conn.execute(delete(memory_sources).where(links))
-    for table in (builds, handle_items, embeddings):
-        await conn.execute(delete(table).where(table.c.memory_id.in_(victims)))
+    counts = []
+    for table in (embeddings, handle_items, builds):
+        its = table.c.memory_id.in_(victims)
+        counts.append((await conn.execute(delete(table).where(its))).rowcount)
     await conn.execute(
         update(memory_versions).where(memory_versions.c.memory_id.in_(victims)).values(text=None)
     )
     await conn.execute(_delete_events(condition, seq=seq, now=now))
     gone = await conn.execute(delete(memories).where(condition))
-    return Removed(gone.rowcount - num_sources, num_kv, sources=num_sources)
+    return Removed(gone.rowcount - num_sources, num_kv, num_sources, counts[0], counts[1])
 
 
 async def _drop_from_extractions(conn: AsyncConnection, victims: Select[Any]) -> None:

@@ -42,7 +42,8 @@ async def test_a_memorys_life(client: httpx.AsyncClient) -> None:
         ("ADD", None, "she likes tea"),
         ("UPDATE", "she likes tea", "she likes coffee"),
     ]
-    assert (await client.delete(path)).json() == {"deleted": 1, "kv_items": 0}
+    receipt = {"deleted": 1, "kv_items": 0, "sources": 0, "embeddings": 1, "handle_items": 0}
+    assert (await client.delete(path)).json() == receipt
     for method in ("GET", "DELETE"):
         assert (await client.request(method, path)).status_code == 404
     history = (await client.get(f"{path}/history")).json()["results"]

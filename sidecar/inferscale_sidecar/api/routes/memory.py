@@ -15,7 +15,7 @@ from inferscale_sidecar.api.cursor import cursor_of, read_cursor
 from inferscale_sidecar.service.memory import MAX_PAGE, MemoryService
 from inferscale_sidecar.service.memory_facts import Additions
 from inferscale_sidecar.service.ranking import Ranking
-from inferscale_sidecar.store.records import Added, VersionEvent
+from inferscale_sidecar.store.records import Added, Removed, VersionEvent
 
 Reader = Annotated[core.Tenant, Depends(current_tenant)]
 Writer = Annotated[core.Tenant, Depends(writing_tenant)]
@@ -72,7 +72,16 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
         query: Annotated[wire.Scope, Query()], tenant: Writer
     ) -> wire.DeleteResponse:
         removed = await memory.delete_all(tenant, to_scope(query))
-        return wire.DeleteResponse(deleted=removed.memories, kv_items=removed.kv_items)
+        return wire.DeleteResponse(**_receipt(removed))
+
+    @router.post("/v1/memories/delete")
+    async def delete_where(body: wire.DeleteRequest, tenant: Writer) -> wire.DeleteWhereResponse:
+        ids, removed = await memory.delete_where(
+            tenant, to_scope(body), body.filters, dry_run=body.dry_run
+        )
+        return wire.DeleteWhereResponse(
+            matched=len(ids), ids=list(ids[:MAX_PAGE]), dry_run=body.dry_run, **_receipt(removed)
+        )
 
     @router.post("/v1/memories/search")
     async def search(body: wire.SearchRequest, tenant: Reader) -> wire.SearchResponse:
@@ -107,7 +116,7 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
     @router.delete("/v1/memories/{memory_id}")
     async def delete(memory_id: str, tenant: Writer) -> wire.DeleteResponse:
         removed = await memory.delete(tenant, memory_id)
-        return wire.DeleteResponse(deleted=removed.memories, kv_items=removed.kv_items)
+        return wire.DeleteResponse(**_receipt(removed))
 
     @router.get("/v1/memories/{memory_id}/history")
     async def history(memory_id: str, tenant: Reader) -> wire.HistoryResponse:
@@ -126,6 +135,11 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
             ready=counts.ready,
             failed=counts.failed,
         )
+
+
+def _receipt(removed: Removed) -> dict[str, int]:
+    counts = asdict(removed)
+    return {"deleted": counts.pop("memories"), **counts}
 
 
 def to_scope(body: wire.Scope) -> core.Scope:
