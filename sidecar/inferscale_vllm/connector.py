@@ -25,6 +25,8 @@ from inferscale_vllm import compat, selftest
 from inferscale_vllm.bank import open_bank
 from inferscale_vllm.layers import UnsupportedModel, find_layers, rope_table
 from inferscale_vllm.metadata import StepMetadata
+from inferscale_vllm.planner import Planner
+from inferscale_vllm.report import Reporter
 from inferscale_vllm.scheduler import Scheduler
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import open_state
@@ -64,13 +66,19 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             open_bank(settings.bank_path(rank), limit_bytes=settings.bank_size_bytes)
             for rank in range(settings.num_ranks)
         ]
-        return Scheduler(
+        reporter = Reporter(self._state)
+        planner = Planner(
             banks=banks,
             state=self._state,
-            secret=settings.secret,
-            group_block_sizes=[g.kv_cache_spec.block_size for g in kv_cache_config.kv_cache_groups],
+            reporter=reporter,
             hash_function=compat.block_hash_function(vllm_config),
             unsupported=reason,
+        )
+        return Scheduler(
+            planner=planner,
+            reporter=reporter,
+            secret=settings.secret,
+            group_block_sizes=[g.kv_cache_spec.block_size for g in kv_cache_config.kv_cache_groups],
         )
 
     # -- worker side

@@ -159,3 +159,13 @@ def prefix_starts(end: int, block_size: int, limit: int) -> list[int]:
     if tail < end and tail not in starts:
         starts.append(tail)
     return starts
+
+
+def slots_of(block_ids: Sequence[int], block_size: int, start: int, end: int) -> np.ndarray:
+    """Cache slots (int64 [end - start]) of a request's tokens [start, end); -1 in a dropped block.
+
+    Block 0 is vLLM's null block: a sliding-window group points there for tokens it no longer holds.
+    """
+    tokens = np.arange(start, end, dtype=np.int64)
+    blocks = np.asarray(block_ids, np.int64)[tokens // block_size]
+    return np.where(blocks == 0, -1, blocks * block_size + tokens % block_size)

@@ -1,0 +1,216 @@
+"""Plans survive what vLLM does to requests: preemption, abort, a promise asked for twice."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inferscale.protocol.engine import Capture, build_params, inject_params
+from inferscale_vllm.bank import Bank, ItemHeader, checksum
+from inferscale_vllm.plan import prefix_key, slots_of
+from inferscale_vllm.planner import Planner
+from inferscale_vllm.report import Reporter
+from inferscale_vllm.scheduler import Scheduler
+from inferscale_vllm.state import EngineState
+
+SECRET, BLOCK = "secret", 16
+HEAD, ITEMS, TAIL = [1, 2, 3], [[10, 11, 12, 13], [20, 21, 22]], [90, 91]
+KEYS = ["aa" * 32, "bb" * 32]
+PROMPT = [*HEAD, *ITEMS[0], *ITEMS[1], *TAIL]
+
+
+class CacheManager:
+    """vLLM's, as far as the planner asks: nothing is cached unless told."""
+
+    def __init__(self) -> None:
+        self.block_pool = SimpleNamespace(hash_block_size=BLOCK)
+        self.exact = 0
+
+    def get_computed_blocks(self, request: Any) -> tuple[Any, int, int]:
+        return None, self.exact, 0
+
+
+class Blocks:
+    def get_block_ids(self) -> tuple[list[int], ...]:
+        return ([7],)
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Bank:
+    bank = Bank(tmp_path / "bank", limit_bytes=2**24)
+    prefix = prefix_key("t", np.asarray(HEAD, np.int32), 0)
+    for key, ids, at in ((KEYS[0], ITEMS[0], 3), (KEYS[1], ITEMS[1], 50), (prefix, HEAD, 0)):
+        kv = bytes(8 * len(ids))
+        header = ItemHeader(len(ids), at, len(kv), checksum(kv), np.asarray(ids, np.int32))
+        bank.put({key: (header, memoryview(kv))})
+    return bank
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> EngineState:
+    return EngineState(tmp_path / "state")
+
+
+@pytest.fixture
+def cache() -> CacheManager:
+    return CacheManager()
+
+
+@pytest.fixture
+def scheduler(bank: Bank, state: EngineState, cache: CacheManager) -> Scheduler:
+    reporter = Reporter(state)
+    planner = Planner(
+        banks=[bank], state=state, reporter=reporter, hash_function=hash, unsupported=None
+    )
+    scheduler = Scheduler(
+        planner=planner, reporter=reporter, secret=SECRET, group_block_sizes=[BLOCK]
+    )
+    scheduler.bind(cache)
+    return scheduler
+
+
+def request(params: dict[str, Any] | None = None, **changes: Any) -> SimpleNamespace:
+    fields: dict[str, Any] = {
+        "request_id": "vllm-1",
+        "kv_transfer_params": params,
+        "prompt_token_ids": PROMPT,
+        "num_computed_tokens": 0,
+        "pooling_params": None,
+        "skip_reading_prefix_cache": False,
+        "prompt_embeds": None,
+        "lora_request": None,
+        "has_encoder_inputs": False,
+        "resumable": False,
+        "_block_hasher": None,
+    }
+    return SimpleNamespace(**{**fields, **changes})
+
+
+def inject(keys: list[str] = KEYS, **changes: Any) -> SimpleNamespace:
+    return request(inject_params(SECRET, request_id="r", salt="t", items=keys), **changes)
+
+
+def step(scheduler: Scheduler, tokens: int, resolve: Callable[[str], Any] | None = None) -> Any:
+    state = SimpleNamespace(get_block_ids=resolve or (lambda _: ([7],)))
+    output = SimpleNamespace(
+        num_scheduled_tokens={"vllm-1": tokens}, kv_connector_block_state=state
+    )
+    return scheduler.step(output)
+
+
+def test_promise_load_report(scheduler: Scheduler, state: EngineState) -> None:
+    asked = inject()
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) == scheduler.match(asked, 0) == 10
+    scheduler.admit(asked, Blocks(), 10)
+    [load] = step(scheduler, 2).loads
+    assert [(s.source, s.num_tokens, s.position, s.shift) for s in load.segments] == [
+        (0, 3, 0, 0),
+        (0, 4, 3, 0),
+        (0, 3, 7, -43),
+    ]
+    assert load.slots[0].tolist() == list(range(7 * BLOCK, 7 * BLOCK + 10))
+    assert load.block_ids == [7]
+    report = state.get_report("r") or {}
+    assert (report["injected"], report["native"], report["prefilled"]) == (10, 0, 2)
+    assert step(scheduler, 1).loads == []
+
+
+def test_preempted_request_is_promised_again_and_reported_once(
+    scheduler: Scheduler, state: EngineState
+) -> None:
+    asked = inject()
+    scheduler.arrive(asked)
+    for local in (0, 4):
+        assert scheduler.match(asked, local) == 10 - local
+        scheduler.admit(asked, Blocks(), 10 - local)
+        assert len(step(scheduler, 2).loads) == 1
+    assert (state.get_report("r") or {})["injected"] == 10
+    assert state.get_note("counters")["injected_tokens"] == 10
+
+
+def test_an_item_retired_after_arrival_is_not_promised(scheduler: Scheduler, bank: Bank) -> None:
+    asked = inject()
+    scheduler.arrive(asked)
+    bank.retire(KEYS[:1])
+    assert scheduler.match(asked, 0) == 0
+    scheduler.admit(asked, Blocks(), 0)
+    assert (scheduler.finish(asked) or {})["inferscale"]["reason"] == "items_missing"
+
+
+def test_the_last_prompt_token_is_never_claimed(scheduler: Scheduler) -> None:
+    asked = inject(prompt_token_ids=PROMPT[: -len(TAIL)])
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) == 9
+
+
+def test_native_hits_come_first(scheduler: Scheduler, cache: CacheManager) -> None:
+    cache.exact = BLOCK
+    asked = inject()
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, BLOCK) == 0
+    scheduler.admit(asked, Blocks(), 0)
+    report = (scheduler.finish(asked) or {})["inferscale"]
+    assert (report["reason"], report["native"], report["injected"]) == ("native_hit", BLOCK, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"lora_request": object()}, "lora"),
+        ({"has_encoder_inputs": True}, "multimodal"),
+        ({"resumable": True}, "resumable"),
+        ({"skip_reading_prefix_cache": True}, "prompt_logprobs"),
+        ({"prompt_embeds": object()}, "prompt_embeds"),
+        ({"prompt_token_ids": [5, 6, 7, 8]}, "items_not_in_prompt"),
+    ],
+)
+def test_reasons(scheduler: Scheduler, changes: dict[str, Any], reason: str) -> None:
+    asked = inject(**changes)
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) == 0
+    assert (scheduler.finish(asked) or {})["inferscale"]["reason"] == reason
+
+
+def test_unsigned_requests_leave_no_trace_but_a_count(
+    scheduler: Scheduler, state: EngineState
+) -> None:
+    asked = request({"inferscale": {"op": "inject"}})
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) == 0 and scheduler.finish(asked) is None
+    assert state.get_note("counters")["declined"] == {"unauthenticated": 1}
+
+
+def build(captures: list[Capture]) -> SimpleNamespace:
+    return request(build_params(SECRET, request_id="b", salt="t", captures=captures))
+
+
+def test_capture_follows_the_chunks_of_a_prefill(scheduler: Scheduler) -> None:
+    asked = build([Capture("cc" * 32, 2, 6), Capture(KEYS[0], 6, 8)])
+    scheduler.arrive(asked)
+    [first] = step(scheduler, 4).slices
+    assert (first.offset, first.num_item_tokens, len(first.slots[0])) == (0, 4, 2)
+    asked.num_computed_tokens = 4
+    [second] = step(scheduler, 8).slices  # what the bank holds already is not captured again
+    assert (second.key, second.offset, second.slots[0].tolist()) == ("cc" * 32, 2, [116, 117])
+    assert (scheduler.finish(asked) or {})["inferscale"]["stored"] == (KEYS[0],)
+
+
+def test_a_bug_in_capture_keeps_the_promises_of_the_step(scheduler: Scheduler) -> None:
+    asked = inject()
+    scheduler.arrive(asked)
+    scheduler.admit(asked, Blocks(), 10)
+    scheduler.arrive(build([Capture("cc" * 32, 2, 6)]))
+
+    def explode(request_id: str) -> Any:
+        raise RuntimeError("a bug")
+
+    metadata = step(scheduler, 4, explode)
+    assert len(metadata.loads) == 1 and metadata.slices == []
+
+
+def test_slots_skip_the_null_block() -> None:
+    assert slots_of([0, 5], 4, 2, 6).tolist() == [-1, -1, 20, 21]
