@@ -53,6 +53,9 @@ class TenantService:
     async def authenticate(self, secret: str | None, *, is_local: bool) -> Grant:
         """What the caller may do.
 
+        While no key has ever been made, a program on this machine needs none, and what is not even
+        of our keys' form is not taken for one: OpenAI clients must send something.
+
         Args:
             secret: the API key presented, if any.
             is_local: the request surely comes from a program on this machine.
@@ -60,10 +63,10 @@ class TenantService:
         Raises:
             Unauthenticated: no key where one is needed, or one that is unknown or revoked.
         """
-        if secret is not None:
+        keyless = await self._keyless_grant() if is_local else None
+        if secret is not None and (keyless is None or secret.startswith(KEY_PREFIX)):
             return await self._grant_of(secret)
-        keyless = await self._keyless_grant()
-        if keyless is not None and is_local:
+        if keyless is not None:
             return keyless
         self._metrics.auth_failures.labels("missing").inc()
         raise Unauthenticated(

@@ -17,6 +17,15 @@ async def test_a_local_program_needs_no_key(client: httpx.AsyncClient) -> None:
     # What OpenAI clients send when they were given an empty key.
     answer = await client.get("/v1/builds", headers={"authorization": "Bearer "})
     assert answer.status_code == 200
+    # What they send when they must have one: not of our keys' form, so not taken for a key.
+    for placeholder in ("none", "sk-unused"):
+        answer = await client.get("/v1/builds", headers=_bearer(placeholder))
+        assert answer.status_code == 200
+
+
+async def test_a_placeholder_is_no_key_once_there_are_keys(client: httpx.AsyncClient) -> None:
+    await client.post("/v1/keys", json={"name": "root", "scopes": ["admin"]})
+    assert (await client.get("/v1/builds", headers=_bearer("none"))).status_code == 401
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1"])
@@ -56,7 +65,7 @@ async def test_others_need_one(
             assert (await client.get(path, headers=headers)).status_code == 200
 
 
-@pytest.mark.parametrize("header", ["Basic eDp5", "Bearer wrong", "isk_1", "bearer isk_\u00e9"])
+@pytest.mark.parametrize("header", ["Basic eDp5", "Bearer isk_wrong", "isk_1", "bearer isk_\u00e9"])
 async def test_a_wrong_key_is_refused_and_not_repeated(
     client: httpx.AsyncClient, header: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""An ASGI app behind a real socket: what in-memory transports cannot show is streaming and hanging up."""
+"""An ASGI app behind a real socket: what in-memory transports cannot show is streaming and hanging
+up."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -34,7 +34,7 @@ async def test_where_keys_are_required_being_local_does_not_help(world: Any) -> 
 
 
 async def test_a_wrong_key_is_worse_than_none(world: Any) -> None:
-    for secret in ("isk_wrong", "\ud800", "x" * 100_000):
+    for secret in ("isk_wrong", "isk_\ud800", "isk_" + "x" * 100_000):
         with pytest.raises(Unauthenticated, match="not valid"):
             await world.tenants.authenticate(secret, is_local=True)
 
