@@ -40,8 +40,8 @@ def test_everything_moves(http: httpx.Client, memory: Memory, noor: str, user: s
     memory.wait_until_ready(60, builds=True)
     memory.recall("lamp", user_id=user)
     question = {"memory": {"user_id": noor, "query": "organs and pears", "k": 20}}
-    memory.chat("What?", memory={**question["memory"], "inject": False}, **SHORT)
     memory.chat("What?", memory=question["memory"], **SHORT)
+    memory.chat("What?", memory={**question["memory"], "inject": False}, **SHORT)
     with memory.chat("What else?", memory=question["memory"], stream=True, **SHORT) as stream:
         assert list(stream)
         stream.report()
