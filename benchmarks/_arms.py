@@ -18,6 +18,7 @@ from benchmarks._items import USER, Stored, StoredItem
 from benchmarks._rounds import Sample
 
 from inferscale import Memory, MemoryHandle
+from inferscale.protocol.chat import Fidelity
 from inferscale.protocol.engine import inject_params
 from inferscale_sidecar.compose.frame import MemoryFrame
 from inferscale_sidecar.compose.keys import cache_salt, tenant_tag
@@ -37,11 +38,13 @@ class SdkArm:
 
     via = "sdk"
 
-    def __init__(self, memory: Memory, questions: Iterator[str]) -> None:
-        self._memory, self._questions = memory, questions
+    def __init__(
+        self, memory: Memory, questions: Iterator[str], fidelity: Fidelity = "balanced"
+    ) -> None:
+        self._memory, self._questions, self._fidelity = memory, questions, fidelity
 
     def turn(self, items: int) -> SdkTurn:
-        return SdkTurn(self._memory, self._questions, items)
+        return SdkTurn(self._memory, self._questions, items, self._fidelity)
 
     def no_memory(self) -> Sample:
         return _timed_chat(self._memory, next(self._questions), None)
@@ -54,6 +57,7 @@ class SdkTurn:
     memory: Memory
     questions: Iterator[str]
     items: int
+    fidelity: Fidelity
     handle: MemoryHandle | None = None
 
     def ask(self, *, inject: bool) -> Sample:
@@ -63,7 +67,8 @@ class SdkTurn:
             started = time.perf_counter()
             self.handle = self.memory.recall(question, user_id=USER, k=self.items)
             recall_ms = _since(started)
-        sample = _timed_chat(self.memory, question, {"handle": self.handle.id, "inject": inject})
+        field = {"handle": self.handle.id, "inject": inject, "fidelity": self.fidelity}
+        sample = _timed_chat(self.memory, question, field)
         return replace(sample, ms=sample.ms + (recall_ms or 0), recall_ms=recall_ms)
 
 
@@ -104,10 +109,12 @@ class EngineArm:
         stored: Stored,
         questions: Iterator[str],
         seed: int,
+        fidelity: Fidelity = "balanced",
     ) -> None:
         self._http, self._model, self._secret = http, model, secret
         self._stored, self._questions = stored, questions
         self._rng = random.Random(seed)
+        self._fidelity = fidelity
         self._asked = 0
 
     def turn(self, items: int) -> EngineTurn:
@@ -127,7 +134,8 @@ class EngineArm:
             return self._timed(body, "text")
         self._asked += 1
         request_id = f"bench-{self._asked}"
-        head = items[: len(items) - suffix_items(len(items))]
+        suffix = 0 if self._fidelity == "fast" else suffix_items(len(items))
+        head = items[: len(items) - suffix]
         body["kv_transfer_params"] = inject_params(
             self._secret,
             request_id=request_id,

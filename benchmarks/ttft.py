@@ -38,6 +38,12 @@ def main() -> None:
     """Measure and print."""
     parser = _output.parser(__doc__ or "")
     add_flags(parser)
+    parser.add_argument(
+        "--fidelity",
+        choices=["balanced", "fast"],
+        default="balanced",
+        help="balanced (default): up to five best memories are prefilled; fast: none",
+    )
     options = parser.parse_args()
     machine = _output.machine()
     sizes = QUICK_SIZES if options.quick else SIZES
@@ -50,7 +56,8 @@ def main() -> None:
         if bank is not None:
             _output.note("timing the copy alone")
             copies = _copy.measure(bank, jobs, repeats=15 if options.quick else 41)
-    _output.show("ttft", machine, _rounds.rows(cells, copies), as_json=options.json)
+    rows = [{**row, "fidelity": options.fidelity} for row in _rounds.rows(cells, copies)]
+    _output.show("ttft", machine, rows, as_json=options.json)
 
 
 def _remember(memory: Memory, seed: int) -> None:
@@ -68,8 +75,16 @@ def _measure(
     questions = _facts.questions(options.seed)
     stored = read_stored(sidecar, memory)
     with sidecar.engine_http() as http:
-        engine = EngineArm(http, sidecar.model, sidecar.secret, stored, questions, options.seed)
-        arms: list[_rounds.Arm] = [SdkArm(memory, questions), engine]
+        engine = EngineArm(
+            http,
+            sidecar.model,
+            sidecar.secret,
+            stored,
+            questions,
+            options.seed,
+            options.fidelity,
+        )
+        arms: list[_rounds.Arm] = [SdkArm(memory, questions, options.fidelity), engine]
         head = {"role": "system", "content": f"{SYSTEM}\n\n{HEADING}"}
         tokens = http.post("/tokenize", json={"model": sidecar.model, "messages": [head]}).json()
         repeats = QUICK_REPEATS if options.quick else REPEATS
