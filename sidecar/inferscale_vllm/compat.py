@@ -75,10 +75,8 @@ def set_block_hasher(request: Any, hasher: Callable[[Any], list[bytes]]) -> None
 
 def rope_modules() -> dict[str, Any]:
     """RoPE classes by name, for exact `type()` comparison: a subclass may rotate differently."""
-    from vllm.model_executor.layers import rotary_embedding as package
     from vllm.model_executor.layers.rotary_embedding import base, linear_scaling_rope, llama3_rope
 
-    del package
     return {
         "plain": base.RotaryEmbedding,
         "linear": linear_scaling_rope.LinearScalingRotaryEmbedding,

@@ -288,15 +288,6 @@ def start_engine(
         process.stop()
 
 
-@pytest.fixture
-def built(engine: EngineProcess, request: pytest.FixtureRequest) -> BuiltList:
-    """A list of this test's own, built on the engine."""
-    mine = make_list(seed=hash(request.node.name) % 2**31)
-    answer = engine.complete(mine.prompt(), mine.build(f"build {request.node.name}"), tokens=1)
-    assert set(mine.keys) <= set(answer.report["stored"])
-    return mine
-
-
 @pytest.fixture(scope="session")
 def new_list() -> Callable[..., BuiltList]:
     return make_list
