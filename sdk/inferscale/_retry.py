@@ -10,6 +10,7 @@ from inferscale.errors import (
     APIConnectionError,
     APIError,
     APITimeoutError,
+    QuotaExceededError,
     RateLimitError,
     UnavailableError,
 )
@@ -52,7 +53,7 @@ class RetryPolicy:
 
 def _is_worth_retrying(error: APIError, *, repeatable: bool) -> bool:
     if isinstance(error, RateLimitError | UnavailableError):
-        return True
+        return not isinstance(error, QuotaExceededError)
     if not isinstance(error, APIConnectionError):
         return False
     if not error.maybe_received:

@@ -14,6 +14,7 @@ from inferscale.errors import (
     InvalidRequestError,
     NotFoundError,
     PermissionDeniedError,
+    QuotaExceededError,
     RateLimitError,
     ServerError,
     TooLargeError,
@@ -34,6 +35,10 @@ ERROR_BY_STATUS: dict[int, type[APIStatusError]] = {
     501: UnsupportedError,
     503: UnavailableError,
 }
+ERROR_BY_CODE: dict[tuple[int, str], type[APIStatusError]] = {
+    (429, "quota_exceeded"): QuotaExceededError,
+}
+"""Kinds of one status that the sidecar's code tells apart."""
 _MAX_QUOTED_CHARS = 200
 
 
@@ -50,10 +55,12 @@ def error_from_response(response: httpx.Response) -> APIError | None:
         )
     fallback = ServerError if status >= 500 else APIStatusError
     problem = _problem(response)
-    return ERROR_BY_STATUS.get(status, fallback)(
+    code = _text(problem.get("code"))
+    kind = ERROR_BY_CODE.get((status, code or "")) or ERROR_BY_STATUS.get(status, fallback)
+    return kind(
         problem.get("message") or _describe(response),
         status_code=status,
-        code=_text(problem.get("code")),
+        code=code,
         param=_text(problem.get("param")),
         request_id=request_id_of(response),
         retry_after_s=_retry_after_s(response),

@@ -16,6 +16,7 @@ InferScaleError
       ├─ ConflictError          409
       ├─ TooLargeError          413
       ├─ RateLimitError         429   see `retry_after_s`
+      │  └─ QuotaExceededError  429   no room left: waiting alone does not help
       ├─ UnsupportedError       501
       ├─ UnavailableError       503   see `retry_after_s`
       └─ ServerError            any other 5xx
@@ -38,6 +39,7 @@ __all__ = [
     "NotFoundError",
     "NotReadyError",
     "PermissionDeniedError",
+    "QuotaExceededError",
     "RateLimitError",
     "ServerError",
     "StreamError",
@@ -183,6 +185,12 @@ class RateLimitError(APIStatusError):
     """429: too many requests. The SDK has already retried `max_retries` times."""
 
     remedy = "Slow down, or raise max_retries."
+
+
+class QuotaExceededError(RateLimitError):
+    """429: the tenant has no room left for more memories or text. Never retried."""
+
+    remedy = "Delete what is not needed, or have the limit raised."
 
 
 class UnsupportedError(APIStatusError):

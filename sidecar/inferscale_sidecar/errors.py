@@ -7,6 +7,8 @@ SidecarError
 ├─ NotFound              unknown here, foreign or expired: told apart from nothing (→ 404)
 ├─ Conflict              the state forbids it (→ 409)
 ├─ TooLarge              over a documented limit (→ 413)
+├─ RateLimited           too many requests in a while (→ 429, retry)
+├─ QuotaExceeded         no room left for more (→ 429; waiting alone does not help)
 ├─ Unsupported           not offered by this set-up (→ 501)
 ├─ EngineUnavailable     vLLM is down, starting or draining (→ 503, retry)
 └─ ConfigError           at start-up only
@@ -47,6 +49,38 @@ class Conflict(SidecarError):
 
 class TooLarge(SidecarError):
     code = "too_large"
+
+
+class RateLimited(SidecarError):
+    """`limit` is the name of the setting, `value` what it is, `window_s` None for what runs now."""
+
+    code = "rate_limited"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: str = "",
+        value: int = 0,
+        window_s: int | None = None,
+        retry_after_s: float = 1.0,
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.value = value
+        self.window_s = window_s
+        self.retry_after_s = retry_after_s
+
+
+class QuotaExceeded(SidecarError):
+    """`limit` is the name of the setting, `value` what it is."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, message: str, *, limit: str = "", value: int = 0) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.value = value
 
 
 class Unsupported(SidecarError):

@@ -6,11 +6,13 @@ from the start, at 0, so that rates and alerts work before the first event.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from inferscale.protocol.engine import REASONS
 from inferscale_sidecar import errors
+from inferscale_sidecar.core import Limits
 
 LATENCY_BUCKETS = (
     *(0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.25, 0.4, 0.5),
@@ -24,9 +26,10 @@ BUILD_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 ITEM_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 OPERATIONS = ("add", "get", "list", "search", "update", "delete", "history", "recall", "resolve")
-OUTCOMES = ("ok", "invalid", "not_found", "conflict", "unsupported", "error")
+OUTCOMES = ("ok", "invalid", "not_found", "conflict", "limited", "unsupported", "error")
 STAGES = ("embed", "search", "compose")
 AUTH_FAILURES = ("missing", "unknown", "forbidden")
+LIMITS = tuple(field.name for field in fields(Limits))
 MODES = ("injected", "partial", "text", "none")
 SOURCES = ("injected", "native", "prefilled")
 
@@ -35,6 +38,7 @@ _OUTCOME_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (errors.TooLarge, "invalid"),
     (errors.NotFound, "not_found"),
     (errors.Conflict, "conflict"),
+    (errors.QuotaExceeded, "limited"),
     (errors.Unsupported, "unsupported"),
 )
 
@@ -64,6 +68,8 @@ class Metrics:
                 yield
             outcome = "ok"
         except Exception as error:
+            if isinstance(error, errors.QuotaExceeded) and error.limit in LIMITS:
+                self.quota_rejections.labels(error.limit).inc()
             outcome = next((o for kind, o in _OUTCOME_BY_ERROR if isinstance(error, kind)), outcome)
             raise
         finally:
@@ -101,6 +107,11 @@ class Metrics:
         self.auth_failures = self._counter("auth_failures", "Refused callers.", "reason")
         for reason in AUTH_FAILURES:
             self.auth_failures.labels(reason)
+        self.quota_rejections = self._counter(
+            "quota_rejections", "Requests over a limit of their tenant.", "reason"
+        )
+        for limit in LIMITS:
+            self.quota_rejections.labels(limit)
 
     def _create_memory(self) -> None:
         self.operations = self._counter(

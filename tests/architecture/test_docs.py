@@ -27,6 +27,7 @@ COMMANDS = (
     "version",
     "tenants create",
     "tenants list",
+    "tenants limits",
     "keys create",
     "keys list",
     "keys revoke",

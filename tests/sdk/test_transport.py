@@ -12,6 +12,7 @@ from inferscale._transport import ERROR_BY_EXCEPTION, AsyncTransport, SyncTransp
 from inferscale.errors import (
     APIConnectionError,
     APITimeoutError,
+    QuotaExceededError,
     RateLimitError,
     ServerError,
     UnavailableError,
@@ -52,6 +53,21 @@ async def test_a_refusal_is_retried_after_the_time_asked_for(drive, sidecar, sta
     sidecar.reply(STATUS)
     assert (await drive(_operations.builds())).is_done
     assert drive.slept[0] == 3 and 0.25 <= drive.slept[1] < 0.5
+
+
+async def test_a_full_quota_is_not_tried_again(drive, sidecar):
+    sidecar.refuse(429, "full", "quota_exceeded")
+    with pytest.raises(QuotaExceededError, match=r"full .*Delete what is not needed"):
+        await drive(_operations.builds())
+    assert drive.slept == []
+
+
+async def test_a_refusal_for_longer_than_half_a_minute_is_raised_at_once(drive, sidecar):
+    sidecar.refuse(429, retry_after="59")
+    with pytest.raises(RateLimitError) as caught:
+        await drive(_operations.builds())
+    assert caught.value.retry_after_s == 59
+    assert drive.slept == []
 
 
 async def test_the_last_refusal_is_raised(drive, sidecar):

@@ -14,24 +14,34 @@ from inferscale_sidecar.api.routes.memory import create_memory_router
 from inferscale_sidecar.api.routes.recall import create_recall_router
 from inferscale_sidecar.api.routes.tenant import create_tenant_router
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.admission import Admission
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.tenant import TenantService
 
+_TEXT = {"type": "string"}
 _ERROR_SCHEMA: dict[str, Any] = {
+    "title": "Problem",
     "type": "object",
-    "required": ["error"],
+    "required": ["type", "title", "status", "detail", "error"],
     "properties": {
+        "type": _TEXT,
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "limit": _TEXT,
+        "value": {"type": "integer"},
+        "violated-policies": {"type": "array", "items": _TEXT},
         "error": {
             "type": "object",
             "required": ["message", "type", "param", "code"],
             "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
+                "message": _TEXT,
+                "type": _TEXT,
                 "param": {"type": ["string", "null"]},
-                "code": {"type": "string"},
+                "code": _TEXT,
             },
-        }
+        },
     },
 }
 _DOCUMENTED = {
@@ -41,6 +51,7 @@ _DOCUMENTED = {
     404: "Not found.",
     409: "The state forbids it.",
     413: "Over a limit.",
+    429: "Over a limit of the tenant; `Retry-After` says when to try again.",
     500: "The server failed.",
     501: "Not offered by this server.",
     503: "The engine is down; retry.",
@@ -54,6 +65,7 @@ def create_app(
     tenants: TenantService,
     metrics: Metrics,
     readiness: Readiness,
+    admission: Admission | None = None,
     extra_routers: Sequence[APIRouter] = (),
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
@@ -64,6 +76,7 @@ def create_app(
         memory, recall, tenants: the services behind the routes.
         metrics: what `/metrics` shows.
         readiness: what `/ready` answers.
+        admission: counts requests against tenants' limits; a new one if None.
         extra_routers: more routes, matched after ours; a catch-all comes last.
         max_body_bytes: larger bodies are refused with 413.
         lifespan: started and stopped with the application.
@@ -77,6 +90,7 @@ def create_app(
         responses=_responses(),
     )
     app.state.tenants = tenants
+    app.state.admission = admission or Admission(metrics)
     problem.install(app)
     app.add_middleware(Boundary, metrics=metrics, max_body_bytes=max_body_bytes)
     for router in (
@@ -92,7 +106,7 @@ def create_app(
 
 
 def _responses() -> dict[int | str, dict[str, Any]]:
-    content = {"application/json": {"schema": _ERROR_SCHEMA}}
+    content = {problem.MEDIA_TYPE: {"schema": _ERROR_SCHEMA}}
     return {
         status: {"description": text, "content": content} for status, text in _DOCUMENTED.items()
     }

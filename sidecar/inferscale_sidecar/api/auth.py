@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 
+from inferscale_sidecar.api.limits import admit
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.errors import Unauthenticated
+from inferscale_sidecar.service.admission import Kind
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.store.records import Grant, KeyScope
 
@@ -23,28 +25,37 @@ async def current_tenant(request: Request) -> Tenant:
 
     Raises:
         Unauthenticated, PermissionDenied: see `TenantService`.
+        RateLimited: see `Admission`.
     """
-    return (await _authorize(request, "read")).tenant
+    return (await _authorize(request, "read", "read")).tenant
 
 
 async def writing_tenant(request: Request) -> Tenant:
     """The same, with the right to write."""
-    return (await _authorize(request, "write")).tenant
+    return (await _authorize(request, "write", "write")).tenant
+
+
+async def chatting_tenant(request: Request) -> Tenant:
+    """The same, with the right to ask the model; what only looks something up is a read."""
+    kind: Kind = "read" if request.method in ("GET", "HEAD", "OPTIONS") else "chat"
+    return (await _authorize(request, "write", kind)).tenant
 
 
 async def admin_tenant(request: Request) -> Tenant:
     """The same, with the right to manage keys."""
-    return (await _authorize(request, "admin")).tenant
+    kind: Kind = "read" if request.method == "GET" else "write"
+    return (await _authorize(request, "admin", kind)).tenant
 
 
 TenantDependency = Callable[[Request], Awaitable[Tenant]]
 
 
-async def _authorize(request: Request, scope: KeyScope) -> Grant:
+async def _authorize(request: Request, scope: KeyScope, kind: Kind) -> Grant:
     tenants: TenantService = request.app.state.tenants
     grant = await tenants.authenticate(_secret(request), is_local=is_local(request))
     request.state.tenant = grant.tenant
     tenants.require(grant, scope)
+    admit(request, grant, kind)
     return grant
 
 

@@ -8,6 +8,7 @@ import logging
 import re
 import secrets
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -73,15 +74,21 @@ class _Exchange:
         headers = Headers(scope=scope)
         self._id = _request_id(headers)
         self._declared = headers.get("content-length", "")
-        scope.setdefault("state", {})["request_id"] = self._id
         self._has_started = False
+        # For the code inside: headers of the response, and what to do when it has ended.
+        self._headers: dict[str, str] = {REQUEST_ID_HEADER: self._id}
+        self._ending = ExitStack()
+        scope.setdefault("state", {}).update(
+            request_id=self._id, response_headers=self._headers, ending=self._ending
+        )
 
     async def run(self, app: ASGIApp) -> None:
         try:
             if self._declared.isdigit() and int(self._declared) > self._max_body_bytes:
                 await self._answer(from_http(self._too_large()))
                 return
-            await app(self._scope, self._receive, self._send)
+            with self._ending:
+                await app(self._scope, self._receive, self._send)
         except Exception as error:
             logger.error("request %s failed", self._id, exc_info=error)
             if self._has_started:
@@ -103,7 +110,9 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._has_started = True
             self.status = message["status"]
-            MutableHeaders(scope=message)[REQUEST_ID_HEADER] = self._id
+            headers = MutableHeaders(scope=message)
+            for name, value in self._headers.items():
+                headers[name] = value
         await self._send_outer(message)
 
     def _too_large(self) -> HTTPException:

@@ -1,4 +1,5 @@
-"""Every error as OpenAI error JSON. Owns the one table from error to status.
+"""Every error as a problem (RFC 9457) that is OpenAI error JSON, too. Owns the one table from
+error to status.
 
 Invariant: no answer holds a value that the client sent, beyond short names of fields, ids and
 operators, and none holds a traceback.
@@ -8,6 +9,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from inferscale_sidecar import errors
+from inferscale_sidecar.api.limits import PROBLEM_TYPE, refusal_fields
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +30,16 @@ STATUS: dict[type[errors.SidecarError], tuple[int, str]] = {
     errors.NotFound: (404, "not_found_error"),
     errors.Conflict: (409, "conflict_error"),
     errors.TooLarge: (413, "invalid_request_error"),
+    errors.RateLimited: (429, "rate_limit_error"),
+    errors.QuotaExceeded: (429, "insufficient_quota"),
     errors.Unsupported: (501, "unsupported_error"),
     errors.EngineUnavailable: (503, "unavailable_error"),
     errors.ConfigError: (500, "server_error"),
     errors.SidecarError: (500, "server_error"),
 }
 """Domain error → HTTP status and OpenAI error type. The most specific class wins."""
+
+MEDIA_TYPE = "application/problem+json"
 
 _CODES = {
     400: ("invalid_request", "invalid_request_error"),
@@ -53,11 +60,18 @@ def problem(
     kind: str,
     param: str | None = None,
     headers: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Response:
-    """An error response. ASCII JSON, so that no text whatever can break its encoding."""
+    """An error response. ASCII JSON, so that no text whatever can break its encoding.
+
+    Args:
+        more: members beside the standard ones; may name another problem type.
+    """
     error = {"message": message, "type": kind, "param": param, "code": code}
-    body = json.dumps({"error": error}, ensure_ascii=True)
-    return Response(body, status, headers, media_type="application/json")
+    title = HTTPStatus(status).phrase
+    shown = {"type": "about:blank", "title": title, "status": status, "detail": message}
+    body = json.dumps({**shown, **(more or {}), "error": error}, ensure_ascii=True)
+    return Response(body, status, headers, media_type=MEDIA_TYPE)
 
 
 def internal_problem() -> Response:
@@ -71,13 +85,24 @@ def from_domain(error: errors.SidecarError) -> Response:
     if status >= 500 and not isinstance(error, errors.Unsupported | errors.EngineUnavailable):
         logger.error("internal error: %s", error.message, exc_info=error)
         return internal_problem()
-    headers = {}
+    headers: dict[str, str] = {}
+    more: dict[str, Any] = {}
     if isinstance(error, errors.EngineUnavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, errors.Unauthenticated):
         headers["www-authenticate"] = "Bearer"
+    if isinstance(error, errors.RateLimited | errors.QuotaExceeded):
+        headers |= refusal_fields(error)
+        more = {"type": PROBLEM_TYPE, "title": "A limit of the tenant is reached"}
+        more |= {"violated-policies": [error.limit], "limit": error.limit, "value": error.value}
     return problem(
-        status, error.message, code=error.code, kind=kind, param=error.param, headers=headers
+        status,
+        error.message,
+        code=error.code,
+        kind=kind,
+        param=error.param,
+        headers=headers,
+        more=more,
     )
 
 

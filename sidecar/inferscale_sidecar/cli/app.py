@@ -176,6 +176,32 @@ def tenants_list(config: ConfigFile = None, sets: Sets = None, as_json: Json = F
     raise typer.Exit(list_tenants(_load(config, sets), Output(as_json=as_json)))
 
 
+@tenants.command("limits")
+def tenants_limits(
+    name: Annotated[str, typer.Argument(help="Name of the tenant.")] = "default",
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="E.g. memories=10000; 0 is no limit.", metavar="NAME=NUMBER"),
+    ] = None,
+    resets: Annotated[
+        list[str] | None,
+        typer.Option("--default", help="Back to what the settings say.", metavar="NAME"),
+    ] = None,
+    config: ConfigFile = None,
+    settings: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Show and change what a tenant may use; a running sidecar follows within a second.
+
+    The names are those of the settings under `limits`.
+    """
+    from inferscale_sidecar.cli.limits import show_limits
+
+    output = Output(as_json=as_json)
+    changes = (sets or (), resets or ())
+    raise typer.Exit(show_limits(_load(config, settings), output, name, *changes))
+
+
 @keys.command("create")
 def keys_create(
     name: Annotated[str, typer.Argument(help="What the key is for.")],

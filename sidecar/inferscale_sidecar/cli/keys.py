@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from inferscale_sidecar.cli.output import OK, Output
 from inferscale_sidecar.config import Config
-from inferscale_sidecar.core import Tenant
+from inferscale_sidecar.core import Limits, Tenant
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.tenant import TenantService
@@ -43,7 +43,7 @@ def create_key(
     """Make a key and print it, the only time that it can be seen."""
 
     async def work() -> tuple[str, ApiKey]:
-        async with _tenants(config, tenant) as (tenants, tenant_id):
+        async with tenant_named(config, tenant) as (tenants, tenant_id):
             return await tenants.create_key(tenant_id, name=name, scopes=scopes)
 
     secret, key = asyncio.run(work())
@@ -56,7 +56,7 @@ def list_keys(config: Config, output: Output, tenant: str) -> int:
     """Print the tenant's keys, without their secrets."""
 
     async def work() -> Sequence[ApiKey]:
-        async with _tenants(config, tenant) as (tenants, tenant_id):
+        async with tenant_named(config, tenant) as (tenants, tenant_id):
             return await tenants.list_keys(tenant_id)
 
     rows = [_row(key) for key in asyncio.run(work())]
@@ -68,7 +68,7 @@ def revoke_key(config: Config, output: Output, tenant: str, key_id: str) -> int:
     """Refuse a key from now on; a running sidecar notices within a second."""
 
     async def work() -> None:
-        async with _tenants(config, tenant) as (tenants, tenant_id):
+        async with tenant_named(config, tenant) as (tenants, tenant_id):
             await tenants.revoke_key(tenant_id, key_id)
 
     asyncio.run(work())
@@ -79,7 +79,8 @@ def revoke_key(config: Config, output: Output, tenant: str, key_id: str) -> int:
 @asynccontextmanager
 async def _service(config: Config) -> AsyncIterator[TenantService]:
     config.home.mkdir(parents=True, exist_ok=True)
-    store = SqlStore(config.store_url)
+    limits = Limits(**config.limits.model_dump())
+    store = SqlStore(config.store_url, limits=limits)
     try:
         await store.start()
         yield TenantService(store, Metrics())
@@ -88,7 +89,8 @@ async def _service(config: Config) -> AsyncIterator[TenantService]:
 
 
 @asynccontextmanager
-async def _tenants(config: Config, name: str) -> AsyncIterator[tuple[TenantService, str]]:
+async def tenant_named(config: Config, name: str) -> AsyncIterator[tuple[TenantService, str]]:
+    """The tenants, and the id of the one with this name or id. Raises NotFound."""
     async with _service(config) as tenants:
         for tenant in await tenants.list_tenants():
             if name in (tenant.name, tenant.id):

@@ -7,6 +7,7 @@ from inferscale_sidecar.config.schema import (
     EmbedConfig,
     EngineConfig,
     InjectConfig,
+    LimitsConfig,
     ServerConfig,
     StoreConfig,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "EmbedConfig",
     "EngineConfig",
     "InjectConfig",
+    "LimitsConfig",
     "ServerConfig",
     "StoreConfig",
     "env_name",

@@ -140,6 +140,27 @@ class ExtractConfig(_Section):
     """How facts that a new one makes untrue are found; rules see plain negations only."""
 
 
+class LimitsConfig(_Section):
+    """What each tenant may use; 0: no limit. `tenants limits` sets other values for one tenant."""
+
+    read_per_minute: int = Field(default=0, ge=0)
+    """Reads, searches and recalls in any 60 seconds, per sidecar."""
+    write_per_minute: int = Field(default=0, ge=0)
+    """Requests that add, change or delete in any 60 seconds, per sidecar."""
+    chat_per_minute: int = Field(default=0, ge=0)
+    """Requests to the model in any 60 seconds, per sidecar."""
+    streams: int = Field(default=0, ge=0)
+    """Streamed answers at the same time, per sidecar."""
+    memories: int = Field(default=0, ge=0)
+    """Memories, with the messages kept behind facts and what was superseded."""
+    memories_per_user: int = Field(default=0, ge=0)
+    """The same, of one `user_id`."""
+    text_bytes: ByteSize = Field(default=0, ge=0)
+    """Text of all memories, in bytes of UTF-8; accepts `10MiB`."""
+    text_bytes_per_memory: ByteSize = Field(default=0, ge=0)
+    """Text of one memory; never more than 65,536 bytes."""
+
+
 class Config(_Section):
     """All settings. `home` holds what must not be lost, `cache` what can be made again."""
 
@@ -152,6 +173,7 @@ class Config(_Section):
     engine: EngineConfig = EngineConfig()
     inject: InjectConfig = InjectConfig()
     extract: ExtractConfig = ExtractConfig()
+    limits: LimitsConfig = LimitsConfig()
 
     @field_validator("home", "cache")
     @classmethod

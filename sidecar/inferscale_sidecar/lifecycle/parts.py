@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from inferscale_sidecar.api.app import create_app
-from inferscale_sidecar.api.auth import writing_tenant
+from inferscale_sidecar.api.auth import chatting_tenant
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.health import Readiness
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
@@ -217,7 +217,7 @@ def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAP
         metrics=services.metrics,
         readiness=readiness,
         extra_routers=(
-            chat_router(services.chat, engine, writing_tenant),
-            passthrough_router(engine, writing_tenant),
+            chat_router(services.chat, engine, chatting_tenant),
+            passthrough_router(engine, chatting_tenant),
         ),
     )

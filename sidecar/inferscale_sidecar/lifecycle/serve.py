@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from inferscale._version import __version__
 from inferscale_sidecar.config import Config
+from inferscale_sidecar.core import Limits
 from inferscale_sidecar.embed import Embedder, SentenceTransformerEmbedder
 from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_device
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
@@ -136,7 +137,7 @@ async def _engine(host: EngineHost) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _store(config: Config) -> AsyncIterator[MemoryStore]:
     config.home.mkdir(parents=True, exist_ok=True)
-    store = SqlStore(config.store_url)
+    store = SqlStore(config.store_url, limits=Limits(**config.limits.model_dump()))
     try:
         await store.start()
         yield store

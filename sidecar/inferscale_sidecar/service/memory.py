@@ -86,6 +86,7 @@ class MemoryService(MemoryAdder):
             InvalidInput: nothing to change, or a value that cannot be stored.
             NotFound: no such memory.
             Conflict: the scope holds the new text already.
+            QuotaExceeded, TooLarge: over one of the tenant's limits.
         """
         with self._metrics.operation("update"):
             if text is None and metadata is None and not clear_metadata:

@@ -100,6 +100,7 @@ class MemoryAdder:
         Raises:
             InvalidInput: no scope, or a text or metadata that cannot be stored.
             Conflict: the idempotency key was used for another request.
+            QuotaExceeded, TooLarge: over one of the tenant's limits; nothing is stored.
             Unsupported: `infer=True` without an LLM.
         """
         with self._metrics.operation("add"):

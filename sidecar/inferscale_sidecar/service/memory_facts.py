@@ -15,7 +15,7 @@ from typing import Any
 from inferscale_sidecar.compose.keys import cache_salt
 from inferscale_sidecar.core import Memory, Scope, Tenant
 from inferscale_sidecar.embed import Embedder
-from inferscale_sidecar.errors import NotFound
+from inferscale_sidecar.errors import NotFound, QuotaExceeded
 from inferscale_sidecar.extract import Extracted, ExtractionFailed, Extractor, Turn
 from inferscale_sidecar.service.message import Note
 from inferscale_sidecar.service.reconcile import Reconciler
@@ -161,7 +161,7 @@ class FactWriter:
         try:
             found = await self._ask_patiently(tenant, job, patience)
             return await self._finish(tenant, job, found, request)
-        except ExtractionFailed as error:
+        except (ExtractionFailed, QuotaExceeded) as error:  # the messages are stored
             return await self._failed(job, error)
         finally:
             self._busy.discard(job.id)
@@ -210,7 +210,7 @@ class FactWriter:
             log.exception("extraction %s failed unexpectedly", job.id)
             raise ExtractionFailed(f"extraction failed: {type(error).__name__}") from error
 
-    async def _failed(self, job: Extraction, error: ExtractionFailed) -> Additions:
+    async def _failed(self, job: Extraction, error: ExtractionFailed | QuotaExceeded) -> Additions:
         log.warning("extraction %s: %s", job.id, error.message)
         failed = await self._store.fail_extraction(
             job.tenant_id, job.id, code=error.code, error=error.message

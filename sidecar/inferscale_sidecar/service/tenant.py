@@ -6,21 +6,24 @@ Invariant: a secret is seen once, when it is made; afterwards there is only its 
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Literal
 
-from inferscale_sidecar.core import Tenant
+from inferscale_sidecar.core import Limits, Tenant
 from inferscale_sidecar.errors import InvalidInput, NotFound, PermissionDenied, Unauthenticated
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.store.base import TenantPort
-from inferscale_sidecar.store.records import DEFAULT_TENANT, ApiKey, Grant, KeyScope
+from inferscale_sidecar.store.records import DEFAULT_TENANT, ApiKey, Grant, KeyScope, Usage
 
 AuthMode = Literal["auto", "required"]
 """auto: callers on this machine need no key until the first key is made."""
 
 KEY_PREFIX = "isk_"
 KEY_SCOPES: tuple[KeyScope, ...] = ("read", "write", "admin")
+LIMITS = tuple(field.name for field in fields(Limits))
 MAX_NAME_CHARS = 256
+MAX_LIMIT = 2**53
 _CACHE_S = 1.0
 _CACHE_SIZE = 10_000
 
@@ -88,6 +91,35 @@ class TenantService:
     async def list_tenants(self) -> Sequence[Tenant]:
         """All tenants, oldest first."""
         return await self._store.list_tenants()
+
+    async def set_limits(self, tenant_id: str, changes: Mapping[str, int | None]) -> None:
+        """Set limits of a tenant by name (of `LIMITS`); a running sidecar follows in a second.
+
+        Args:
+            changes: 0 is no limit, None the server's default.
+
+        Raises:
+            InvalidInput: unknown name or negative value. NotFound: no such tenant.
+        """
+        for name, value in changes.items():
+            if name not in LIMITS or not 0 <= (value or 0) <= MAX_LIMIT:
+                raise InvalidInput(
+                    f"limit {name[:64]!a} = {value} cannot be set; a limit is one of "
+                    f"{', '.join(LIMITS)}, and at least 0",
+                    param=name[:64],
+                )
+        await self._store.set_limits(tenant_id, changes)
+        self._forget_cached()
+
+    async def limits(self, tenant_id: str) -> tuple[Limits, Mapping[str, int], Usage]:
+        """What holds for a tenant, what of it is set for it alone, and what it uses.
+
+        Raises:
+            NotFound: no such tenant.
+        """
+        usage = await self._store.usage(tenant_id)
+        own = await self._store.own_limits(tenant_id)
+        return await self._store.limits(tenant_id), own, usage
 
     async def create_key(
         self, tenant_id: str, *, name: str, scopes: Iterable[str] = ("read", "write")
@@ -157,7 +189,10 @@ class TenantService:
             return grant
         asked_at = self._now()
         tenant = None if await self._store.has_keys() else await self._owner()
-        grant = Grant(tenant, frozenset(KEY_SCOPES)) if tenant else None
+        grant = None
+        if tenant is not None:
+            limits = await self._store.limits(tenant.id)
+            grant = Grant(tenant, frozenset(KEY_SCOPES), limits)
         self._keyless = (asked_at, grant)
         return grant
 

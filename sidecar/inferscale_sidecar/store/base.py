@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Scope, Tenant
 from inferscale_sidecar.store.extraction_port import ExtractionPort
+from inferscale_sidecar.store.limit_port import LimitPort
 from inferscale_sidecar.store.neighbour_port import NeighbourPort
 from inferscale_sidecar.store.records import (
     Added,
@@ -48,6 +49,7 @@ class MemoryPort(Protocol):
         Raises:
             Conflict: the idempotency key was used for another request.
             NotFound: no such tenant.
+            QuotaExceeded, TooLarge: over one of the tenant's limits.
         """
 
     async def replay(
@@ -87,7 +89,8 @@ class MemoryPort(Protocol):
     ) -> Memory | None:
         """Change text (a new version; the old one's KV is queued for purge), metadata, or both.
 
-        None if there is no such memory. Raises Conflict if the scope holds the new text already.
+        None if there is no such memory. Raises Conflict if the scope holds the new text already,
+        QuotaExceeded or TooLarge if it is over one of the tenant's limits.
         """
 
     async def delete_memory(self, tenant_id: str, memory_id: str) -> Removed | None:
@@ -176,8 +179,8 @@ class HandlePort(Protocol):
         """Number of handles that have not expired, of all tenants."""
 
 
-class TenantPort(Protocol):
-    """Tenants and their API keys, stored as digests."""
+class TenantPort(LimitPort, Protocol):
+    """Tenants, their limits and their API keys, stored as digests."""
 
     async def get_tenant(self, tenant_id: str) -> Tenant | None: ...
 

@@ -1,8 +1,12 @@
 """Types of the columns in `schema`, and how constraints are named."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, String, TypeDecorator
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -22,6 +26,24 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class num_bytes(GenericFunction[int]):
+    """Length of a text in bytes of UTF-8."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+@compiles(num_bytes)
+def _num_bytes(element: num_bytes, compiler: SQLCompiler, **options: Any) -> str:
+    return f"octet_length({compiler.process(element.clauses, **options)})"
+
+
+@compiles(num_bytes, "sqlite")
+def _num_bytes_on_sqlite(element: num_bytes, compiler: SQLCompiler, **options: Any) -> str:
+    # octet_length() came with 3.43; length() of a text counts characters.
+    return f"length(CAST({compiler.process(element.clauses, **options)} AS BLOB))"
 
 
 # SQLite only numbers rows by itself when the key is spelled INTEGER.

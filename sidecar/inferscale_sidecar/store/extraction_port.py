@@ -28,6 +28,9 @@ class ExtractionPort(Protocol):
 
         Messages that the scope holds are not stored twice; the same messages again are the same
         extraction, which is `done` if all that it found is still there.
+
+        Raises:
+            QuotaExceeded, TooLarge: over one of the tenant's limits; nothing is stored.
         """
 
     async def finish_extraction(
@@ -47,6 +50,7 @@ class ExtractionPort(Protocol):
         Raises:
             NotFound: all messages were deleted, and the extraction with them.
             Conflict: the idempotency key was used for another request.
+            QuotaExceeded: no room for the facts; the messages stay as they were.
         """
 
     async def fail_extraction(

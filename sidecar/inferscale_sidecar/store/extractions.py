@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Scope
+from inferscale_sidecar.core import Limits, Scope
 from inferscale_sidecar.errors import NotFound
-from inferscale_sidecar.store import fact_rows
+from inferscale_sidecar.store import fact_rows, quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.idempotency import find_results, keep_results
 from inferscale_sidecar.store.records import (
@@ -37,6 +37,7 @@ class SqlExtractions:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _limits: Limits
 
     async def open_extraction(
         self,
@@ -49,9 +50,11 @@ class SqlExtractions:
         now = self._clock()
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
-            ids = await fact_rows.put_turns(
-                conn, tenant_id, scope, turns, metadata=metadata, seq=seq, now=now
-            )
+            texts = [turn.text for turn in turns]
+            async with quota.room(conn, tenant_id, scope.user_id, self._limits, texts=texts):
+                ids = await fact_rows.put_turns(
+                    conn, tenant_id, scope, turns, metadata=metadata, seq=seq, now=now
+                )
             known = await _same_extraction(conn, ids)
             if known is None:
                 known = str(uuid.uuid4())
@@ -81,9 +84,10 @@ class SqlExtractions:
             if job.state == "done":  # by a retry that was faster
                 return await fact_rows.facts_of(conn, tenant_id, extraction_id, fingerprint)
             await fact_rows.keep_as_sources(conn, job.turns, seq=seq, now=now)
-            results = await fact_rows.put_facts(
-                conn, job, facts, seq=seq, now=now, fingerprint=fingerprint
-            )
+            async with quota.room(conn, tenant_id, job.scope.user_id, self._limits):
+                results = await fact_rows.put_facts(
+                    conn, job, facts, seq=seq, now=now, fingerprint=fingerprint
+                )
             values = {"state": "done", "facts": len(results), "dropped": dropped}
             await _settle(conn, extraction_id, now, values | {"error_code": None, "error": None})
             if idempotency:

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Select, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale_sidecar.store.columns import num_bytes
 from inferscale_sidecar.store.schema import (
     embeddings,
     kv_item_contexts,
@@ -12,6 +13,7 @@ from inferscale_sidecar.store.schema import (
     memories,
     memory_sources,
     memory_versions,
+    tenants,
 )
 
 
@@ -25,7 +27,13 @@ def _checks() -> dict[str, Select[Any]]:
         memory_versions.c.version == memories.c.version,
         memory_versions.c.text == memories.c.text,
     )
+    its = memories.c.tenant_id == tenants.c.id
+    rows = select(func.count()).select_from(memories).where(its).scalar_subquery()
+    size = select(func.coalesce(func.sum(num_bytes(memories.c.text)), 0)).where(its)
     return {
+        "tenants whose memories are miscounted": select(tenants.c.id).where(
+            (tenants.c.num_memories != rows) | (tenants.c.text_bytes != size.scalar_subquery())
+        ),
         "memories without an embedding": select(memories.c.id).where(
             memories.c.id.not_in(select(embeddings.c.memory_id))
         ),

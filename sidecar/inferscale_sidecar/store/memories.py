@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.core import Limits, Memory, Scope
 from inferscale_sidecar.errors import Conflict
-from inferscale_sidecar.store import memory_rows, removal
+from inferscale_sidecar.store import memory_rows, quota, removal
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.fact_rows import sources_of
 from inferscale_sidecar.store.idempotency import find_results, keep_results
@@ -39,6 +39,7 @@ class SqlMemories:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _limits: Limits
 
     async def add_memories(
         self,
@@ -62,9 +63,11 @@ class SqlMemories:
             rows = memory_rows.new_rows(
                 tenant_id, scope, drafts, digests, known, metadata=metadata, seq=seq, now=now
             )
-            await memory_rows.insert_rows(
-                conn, rows.values(), dict(zip(digests, drafts, strict=True))
-            )
+            texts = [row["text"] for row in rows.values()]
+            async with quota.room(conn, tenant_id, scope.user_id, self._limits, texts=texts):
+                await memory_rows.insert_rows(
+                    conn, rows.values(), dict(zip(digests, drafts, strict=True))
+                )
             results = memory_rows.results_of(digests, known, rows)
             if idempotency:
                 await keep_results(conn, tenant_id, idempotency, results, now)
@@ -103,7 +106,8 @@ class SqlMemories:
             if not keep_metadata:
                 values["metadata"] = metadata
             if text is not None and vector is not None and text != row.text:
-                values |= await _new_version(conn, row, text, vector, seq=seq, now=now)
+                async with quota.room(conn, tenant_id, None, self._limits, texts=[text]):
+                    values |= await _new_version(conn, row, text, vector, seq=seq, now=now)
             await conn.execute(update(memories).where(memories.c.num == row.num).values(values))
             return to_memory((await conn.execute(query)).one())
 
@@ -150,4 +154,5 @@ async def _new_version(
     changed = {"id": row.id, "tenant_id": row.tenant_id} | values
     await conn.execute(insert(memory_versions), version_row(changed, "UPDATE", seq, now))
     await removal.drop_own_kv(conn, row.id, now)
+    await quota.count(conn, row.tenant_id, 0, len(text.encode()) - len(row.text.encode()))
     return values

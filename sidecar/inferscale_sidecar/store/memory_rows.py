@@ -10,6 +10,7 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.records import Added, Draft
 from inferscale_sidecar.store.rows import (
     batched,
@@ -98,6 +99,7 @@ async def insert_rows(
     await conn.execute(insert(memories), rows)
     await conn.execute(insert(embeddings), vectors)
     await conn.execute(insert(memory_versions), versions)
+    await quota.count_rows(conn, rows)
 
 
 def results_of(

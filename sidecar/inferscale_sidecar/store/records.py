@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferscale.protocol.memory import AddStatus, ExtractionState, MemoryStatus
-from inferscale_sidecar.core import Memory, Scope, Tenant
+from inferscale_sidecar.core import NO_LIMITS, Limits, Memory, Scope, Tenant
 
 Vector = npt.NDArray[np.float32]
 Event = Literal["ADD", "UPDATE", "REPLACE", "DELETE"]
@@ -172,6 +172,15 @@ class Grant:
 
     tenant: Tenant
     scopes: frozenset[KeyScope]
+    limits: Limits = NO_LIMITS
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a tenant's memories amount to: rows, and their current text in bytes of UTF-8."""
+
+    memories: int
+    text_bytes: int
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, delete, func, insert, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.columns import UtcDateTime
 from inferscale_sidecar.store.records import Removed
 from inferscale_sidecar.store.rows import batched
@@ -83,6 +84,7 @@ async def remove(
         update(memory_versions).where(memory_versions.c.memory_id.in_(victims)).values(text=None)
     )
     await conn.execute(_delete_events(condition, seq=seq, now=now))
+    await quota.discount(conn, condition)
     gone = await conn.execute(delete(memories).where(condition))
     return Removed(gone.rowcount - num_sources, num_kv, num_sources, counts[0], counts[1])
 

@@ -38,7 +38,19 @@ tenants = Table(
     Column("salt", LargeBinary(32), nullable=False),
     # Counts the tenant's writes in commit order: readers catch up from the number they know.
     Column("change_seq", BigInteger, nullable=False, server_default="0"),
+    # What its memories amount to, kept in the transactions that change them.
+    Column("num_memories", BigInteger, nullable=False, server_default="0"),
+    Column("text_bytes", BigInteger, nullable=False, server_default="0"),
     Column("created_at", UtcDateTime, nullable=False),
+)
+
+tenant_limits = Table(
+    "tenant_limits",
+    metadata,
+    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("value", BigInteger, nullable=False),
+    PrimaryKeyConstraint("tenant_id", "name"),
 )
 
 api_keys = Table(

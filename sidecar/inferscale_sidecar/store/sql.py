@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import insert, select
 
+from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import build_rows, migrations
 from inferscale_sidecar.store.database import Database
@@ -12,6 +13,7 @@ from inferscale_sidecar.store.extractions import SqlExtractions
 from inferscale_sidecar.store.handles import SqlHandles
 from inferscale_sidecar.store.integrity import find_violations
 from inferscale_sidecar.store.kv import SqlKv
+from inferscale_sidecar.store.limits import SqlLimits
 from inferscale_sidecar.store.memories import SqlMemories
 from inferscale_sidecar.store.neighbours import SqlNeighbours
 from inferscale_sidecar.store.reads import SqlReads
@@ -26,20 +28,33 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqlStore(SqlMemories, SqlReads, SqlExtractions, SqlKv, SqlNeighbours, SqlHandles, SqlTenants):
+class SqlStore(
+    SqlMemories,
+    SqlReads,
+    SqlExtractions,
+    SqlKv,
+    SqlNeighbours,
+    SqlHandles,
+    SqlTenants,
+    SqlLimits,
+):
     """Implements `MemoryStore`.
 
     Args:
         url: as for `Database`; see `sqlite_url` for a file.
         clock: aware UTC time; tests pass their own.
+        limits: what each tenant may use, unless other limits are set for it.
 
     Raises:
         ConfigError: the URL is unusable.
     """
 
-    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self, url: str, *, clock: Callable[[], datetime] = utc_now, limits: Limits = NO_LIMITS
+    ) -> None:
         self._db = Database(url)
         self._clock = clock
+        self._limits = limits
         self._built_before = WaterMarks()
 
     async def start(self) -> None:

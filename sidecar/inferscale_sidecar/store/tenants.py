@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from inferscale_sidecar.core import Tenant
+from inferscale_sidecar.core import Limits, Tenant
 from inferscale_sidecar.errors import Conflict, NotFound
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import ApiKey, Grant, KeyScope
 from inferscale_sidecar.store.schema import api_keys, tenants
@@ -22,6 +23,7 @@ class SqlTenants:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _limits: Limits
 
     async def get_tenant(self, tenant_id: str) -> Tenant | None:
         async with self._db.read() as conn:
@@ -53,7 +55,10 @@ class SqlTenants:
         )
         async with self._db.read() as conn:
             row = (await conn.execute(query)).one_or_none()
-        return Grant(_to_tenant(row), _to_scopes(row.scopes)) if row else None
+            if row is None:
+                return None
+            limits = await quota.limits_of(conn, row.id, self._limits)
+        return Grant(_to_tenant(row), _to_scopes(row.scopes), limits)
 
     async def create_key(
         self, tenant_id: str, *, name: str, prefix: str, key_hash: str, scopes: frozenset[KeyScope]

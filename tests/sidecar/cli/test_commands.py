@@ -90,6 +90,35 @@ def test_tenants_are_made_and_listed_and_have_keys_of_their_own(cli: Run) -> Non
     assert cli("tenants", "create", "")[0] == 2
 
 
+def _limits(report: Any) -> dict[str, tuple[Any, str, Any]]:
+    return {row["limit"]: (row["value"], row["from"], row["used"]) for row in report["limits"]}
+
+
+def test_limits_are_shown_set_and_left_to_the_settings_again(cli: Run) -> None:
+    code, report = cli("tenants", "limits", "--set", "limits.text_bytes=1KiB")
+    assert code == 0
+    assert _limits(report)["memories"] == (None, "settings", 0)
+    assert _limits(report)["text_bytes"] == (1024, "settings", 0)
+    assert _limits(report)["streams"] == (None, "settings", None)
+    code, report = cli("tenants", "limits", "default", "--limit", "memories=5")
+    assert (code, _limits(report)["memories"]) == (0, (5, "tenant", 0))
+    _, report = cli("tenants", "limits", "--default", "memories")
+    assert _limits(report)["memories"] == (None, "settings", 0)
+
+
+def test_limits_that_make_no_sense_are_refused(cli: Run) -> None:
+    for wrong in (
+        "memories",
+        "memories=-1",
+        "memories=many",
+        "height=3",
+        "memories=99999999999999999",
+    ):
+        assert cli("tenants", "limits", "--limit", wrong)[0] == 2
+    assert cli("tenants", "limits", "nobody")[0] == 1
+    assert cli("tenants", "limits", "--default", "height")[0] == 2
+
+
 def test_key_errors(cli: Run) -> None:
     assert cli("keys", "list", "--tenant", "nobody")[0] == 1
     assert cli("keys", "revoke", "nothing")[0] == 1

@@ -93,6 +93,19 @@ def facts(world: Any) -> Facts:
     return Facts(world)
 
 
+async def test_facts_over_the_quota_leave_the_messages_found_and_say_why(
+    facts: Facts, world: Any
+) -> None:
+    await world.store.set_limits(facts.tenant.id, {"memories": 1})
+    added = await facts.add("she moved to Oslo")
+    assert [(r.status, r.memory.text) for r in added.results] == [("raw", "she moved to Oslo")]
+    assert added.extraction is not None
+    assert (added.extraction.state, added.extraction.error_code) == ("failed", "quota_exceeded")
+    assert await facts.found("Oslo") == {"she moved to Oslo"}
+    await world.store.set_limits(facts.tenant.id, {"memories": 2})
+    assert (await facts.add("she moved to Oslo")).results[0].status == "extracted"
+
+
 async def test_facts_are_found_and_their_messages_are_kept_and_linked(facts: Facts) -> None:
     said_at = datetime(2025, 1, 1, tzinfo=UTC)
     ada = Message(role="user", name="Ada", content="I moved to Oslo", timestamp=said_at)

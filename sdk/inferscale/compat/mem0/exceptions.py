@@ -11,9 +11,9 @@ from inferscale.errors import (
     InferScaleError,
     InvalidArgumentError,
     NotFoundError,
+    QuotaExceededError,
     RateLimitError,
     ServerError,
-    TooLargeError,
 )
 
 __all__ = [
@@ -43,7 +43,7 @@ class MemoryNotFoundError(NotFoundError, ValueError):
 MemoryError = InferScaleError
 ValidationError = InvalidArgumentError
 ConfigurationError = DialectError
-MemoryQuotaExceededError = TooLargeError
+MemoryQuotaExceededError = QuotaExceededError
 NetworkError = APIConnectionError
 
 # What fails behind the sidecar is one thing to its clients.

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from inferscale.protocol.chat import REPORT_HEADER, MemoryReport
+from inferscale_sidecar.api.limits import hold_stream
 from inferscale_sidecar.api.routes.relay import (
     CLIENT_CLOSED_REQUEST,
     ClientGone,
@@ -64,6 +65,8 @@ class _Exchange:
     async def run(self, request: Request, tenant: Tenant, endpoint: Endpoint) -> Response:
         started = time.perf_counter()
         body = await json_object(request)
+        if body.get("stream"):
+            hold_stream(request, tenant)
         try:
             prepared = await unless_gone(request, self._service.prepare(tenant, endpoint, body))
             sent = EngineRequest(

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from inferscale_sidecar.api.limits import hold_stream
 from inferscale_sidecar.api.routes.chat import CurrentTenant
 from inferscale_sidecar.api.routes.relay import (
     CLIENT_CLOSED_REQUEST,
@@ -45,12 +46,15 @@ def passthrough_router(engine: Engine, tenant: CurrentTenant) -> APIRouter:
     async def forward(
         path: str, request: Request, who: Annotated[Tenant, Depends(tenant)]
     ) -> Response:
+        content, is_stream = _checked_body(path, await request.body(), who)
+        if is_stream:
+            hold_stream(request, who)
         sent = EngineRequest(
             request.method,
             f"/v1/{_checked(path)}",
             query=request.url.query,
             headers=to_engine(request.headers.items()),
-            content=_checked_body(path, await request.body(), who),
+            content=content,
         )
         try:
             upstream = await unless_gone(request, engine.open(sent))
@@ -69,19 +73,23 @@ def _checked(path: str) -> str:
     return "/".join(quote(segment, safe="") for segment in segments)
 
 
-def _checked_body(path: str, raw: bytes, tenant: Tenant) -> bytes:
-    """The body; what generates gets the tenant's cache salt and cannot address the connector."""
+def _checked_body(path: str, raw: bytes, tenant: Tenant) -> tuple[bytes, bool]:
+    """The body, and whether it asks for a stream.
+
+    What generates gets the tenant's cache salt and cannot address the connector.
+    """
     if not raw or path.split("/")[0] not in _GENERATING:
-        return raw
+        return raw, False
     try:
         body: Any = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
-        return raw
+        return raw, False
     if "memory" in body:
         raise InvalidInput(
             f"/v1/{path} does not take memory yet; use /v1/chat/completions", param="memory"
         )
     refuse_reserved(body)
-    return json.dumps({**body, "cache_salt": cache_salt(tenant, own_salt(body))}).encode()
+    salted = {**body, "cache_salt": cache_salt(tenant, own_salt(body))}
+    return json.dumps(salted).encode(), bool(body.get("stream"))
