@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from inferscale_vllm.bank.items import NOBODY
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Slice
 
@@ -26,12 +27,13 @@ class _Partial:
 
 @dataclass(frozen=True)
 class Captured:
-    """A whole item: `kv` is [T, L, 2, H, D] on the CPU, contiguous."""
+    """A whole item: `kv` is [T, L, 2, H, D] on the CPU, contiguous. `tenant`: whose it is."""
 
     key: str
     position: int
     token_ids: np.ndarray
     kv: torch.Tensor
+    tenant: bytes = NOBODY
 
 
 class Capturer:
@@ -95,7 +97,7 @@ class Capturer:
             kv = self._extend(piece, step[start : start + count])
             start += count
             if kv is not None:
-                done.append(Captured(piece.key, piece.position, piece.token_ids, kv))
+                done.append(Captured(piece.key, piece.position, piece.token_ids, kv, piece.tenant))
         return done
 
     def _extend(self, piece: Slice, kv: torch.Tensor) -> torch.Tensor | None:

@@ -73,6 +73,13 @@ def set_block_hasher(request: Any, hasher: Callable[[Any], list[bytes]]) -> None
     request._block_hasher = hasher
 
 
+def ended_by_itself(request: Any) -> bool:
+    """Whether a finished request got its output, so that no step with work for it is under way."""
+    from vllm.v1.request import RequestStatus
+
+    return request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
+
+
 def rope_modules() -> dict[str, Any]:
     """RoPE classes by name, for exact `type()` comparison: a subclass may rotate differently."""
     from vllm.model_executor.layers.rotary_embedding import base, linear_scaling_rope, llama3_rope

@@ -22,7 +22,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.distributed.parallel_state import get_world_group
 
 from inferscale_vllm import compat, selftest
-from inferscale_vllm.bank import open_bank
+from inferscale_vllm.bank import Bank, BankRefused
 from inferscale_vllm.layers import UnsupportedModel, find_layers, rope_table
 from inferscale_vllm.metadata import StepMetadata
 from inferscale_vllm.planner import Planner
@@ -55,6 +55,11 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
     def _make_scheduler(self, vllm_config: Any, kv_cache_config: Any) -> Scheduler:
         settings = self._settings
         reason = unsupported(vllm_config, kv_cache_config)
+        banks: list[Bank] = []
+        try:
+            banks = [settings.open_bank(rank) for rank in range(settings.num_ranks)]
+        except BankRefused as refusal:
+            reason = reason or str(refusal)
         self._state.note("unsupported", reason)
         if reason:
             logger.warning("InferScale: injection is off: %s", reason)
@@ -62,10 +67,6 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             logger.warning(
                 "InferScale: no shared secret in the environment; all operations are refused"
             )
-        banks = [
-            open_bank(settings.bank_path(rank), limit_bytes=settings.bank_size_bytes)
-            for rank in range(settings.num_ranks)
-        ]
         reporter = Reporter(self._state)
         planner = Planner(
             banks=banks,
@@ -88,7 +89,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
         it."""
         try:
             self._worker = self._make_worker()
-        except UnsupportedModel as error:
+        except (UnsupportedModel, BankRefused) as error:
             self._switch_off("unsupported_model", str(error))
         except Exception as error:  # the engine must come up without us
             logger.exception("InferScale: start-up failed")
@@ -103,7 +104,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
         dtype = self._vllm_config.model_config.dtype
         rank = get_world_group().rank_in_group
         settings = self._settings
-        bank = open_bank(settings.bank_path(rank), limit_bytes=settings.bank_size_bytes)
+        bank = settings.open_bank(rank)
         worker = Worker(
             layers=layers,
             rope=rope,

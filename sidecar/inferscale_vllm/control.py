@@ -11,11 +11,12 @@ costs an engine step.
 import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import asdict
 from typing import Any
 
 from inferscale import __version__
 from inferscale.protocol.engine import PROTOCOL_VERSION, SECRET_HEADER
-from inferscale_vllm.bank import open_bank
+from inferscale_vllm.bank import Bank, BankRefused
 from inferscale_vllm.compat import vllm_version
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import EngineState, open_state
@@ -103,9 +104,9 @@ class ControlPlane:
         switch = first.get_note("injection", {"enabled": True, "reason": None})
         if unsupported:
             switch = {"enabled": False, "reason": unsupported}
-        for bank in self._banks():
+        banks = self._banks()
+        for bank in banks:
             bank.purge()  # the sidecar asks every other second: what was deleted leaves the disk
-        stats = self._banks()[0].stats()
         return {
             "protocol": PROTOCOL_VERSION,
             "vllm_version": vllm_version(),
@@ -116,21 +117,18 @@ class ControlPlane:
             "block_size": config.cache_config.block_size,
             "max_model_len": config.model_config.max_model_len,
             **first.get_note("layout", {"num_layers": None, "kv_bytes_per_token": None}),
-            "bank": {
-                "items": stats.items,
-                "size_bytes": stats.size_bytes,
-                "limit_bytes": stats.limit_bytes,
-            },
+            "bank": asdict(banks[0].stats()) if banks else None,
             "self_test": first.get_note("self_test", {"passed": None, "detail": "not run yet"}),
             "counters": first.get_note("counters", {"declined": {}}),
         }
 
-    def _banks(self) -> list[Any]:
+    def _banks(self) -> list[Bank]:
+        """Banks of all ranks; none if they are refused (the scheduler has noted why)."""
         settings = self._require()
-        return [
-            open_bank(settings.bank_path(rank), limit_bytes=settings.bank_size_bytes)
-            for rank in range(settings.num_ranks)
-        ]
+        try:
+            return [settings.open_bank(rank) for rank in range(settings.num_ranks)]
+        except BankRefused:
+            return []
 
     def _report(self, request_id: str) -> dict[str, Any]:
         for state in self._states():
@@ -142,7 +140,7 @@ class ControlPlane:
 
     def _query(self, keys: list[str]) -> dict[str, Any]:
         columns = [bank.headers(keys) for bank in self._banks()]
-        rows = zip(*columns, strict=True)
+        rows: list[tuple[Any, ...]] = list(zip(*columns, strict=True)) or [(None,)] * len(keys)
         return {"present": [key for key, row in zip(keys, rows, strict=True) if all(row)]}
 
     def _delete(self, keys: list[str]) -> dict[str, Any]:

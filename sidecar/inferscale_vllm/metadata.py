@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata
 
+from inferscale_vllm.bank.items import NOBODY
 from inferscale_vllm.plan import Segment
 
 
@@ -38,6 +39,7 @@ class Slice:
         position: prompt position of the item's first token.
         token_ids: int32, the item's tokens.
         slots: one int64 array per KV cache group: where this step writes them.
+        tenant: whose item it is (`bank.tenant_of`).
     """
 
     request_id: str
@@ -47,6 +49,7 @@ class Slice:
     position: int
     token_ids: np.ndarray
     slots: list[np.ndarray]
+    tenant: bytes = NOBODY
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from inferscale.protocol.engine import Capture
-from inferscale_vllm.bank import ItemHeader
+from inferscale_vllm.bank.items import NOBODY, ItemHeader
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,9 @@ class Plan:
         captures: slices whose KV is to be kept while this request computes them.
         wanted: keys that a build asked for, those already present included.
         reason: why not (everything was) injected; None if all was.
+        tenant: whose request it is (`bank.tenant_of`).
+        holder: names the plan's promises; empty if it has none.
+        renew_at: when they have to be renewed, monotonic seconds.
     """
 
     request_id: str
@@ -66,6 +69,9 @@ class Plan:
     native: int = 0
     injected: int = 0
     is_admitted: bool = False
+    tenant: bytes = NOBODY
+    holder: bytes = b""
+    renew_at: float = 0.0
 
     @property
     def start(self) -> int:

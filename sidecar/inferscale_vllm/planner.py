@@ -4,6 +4,8 @@ Owns the questions to the bank. Invariant: a plan names only items that every ra
 the request's cache blocks are renamed before anyone looks them up.
 """
 
+import secrets
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +13,8 @@ import numpy as np
 
 from inferscale.protocol.engine import Capture
 from inferscale_vllm import support
-from inferscale_vllm.bank import Bank, ItemHeader
+from inferscale_vllm.bank import Bank, ItemHeader, UseLog, tenant_of
+from inferscale_vllm.bank.promises import PROMISE_S
 from inferscale_vllm.operation import Build, Inject, Operation, Refused
 from inferscale_vllm.plan import (
     Plan,
@@ -56,6 +59,7 @@ class Planner:
         self._reporter = reporter
         self._hash_function = hash_function
         self._unsupported = unsupported
+        self._uses = UseLog(banks[0].promises) if banks else None
         self._cache_manager: Any = None
 
     def bind(self, kv_cache_manager: Any) -> None:
@@ -75,13 +79,14 @@ class Planner:
             prompt: its token ids, int32 [P].
         """
         op = "build" if isinstance(operation, Build) else "inject"
-        plan = Plan(operation.request_id, op, len(prompt))
+        plan = Plan(operation.request_id, op, len(prompt), tenant=tenant_of(operation.salt))
         try:
             self._refuse_if_off(request)
             if isinstance(operation, Build):
                 self._plan_build(plan, operation, prompt)
             else:
                 self._plan_inject(plan, operation, request, prompt)
+                self.promise(plan)
         except Refused as refusal:
             plan.reason = refusal.reason
         return plan
@@ -90,6 +95,26 @@ class Planner:
         """Headers of live items, None where any rank lacks one."""
         columns = [bank.headers(keys) for bank in self._banks]
         return [row[0] if all(row) else None for row in zip(*columns, strict=True)]
+
+    def promise(self, plan: Plan) -> None:
+        """Keeps the plan's items from being evicted for a while. Ask `headers` *afterwards* which
+        of them are there to be kept."""
+        now = time.monotonic()
+        if not plan.spans or now < plan.renew_at:
+            return
+        plan.holder = plan.holder or secrets.token_bytes(16)
+        self._banks[0].promises.make(plan.holder, {span.key for span in plan.spans})
+        plan.renew_at = now + PROMISE_S / 2
+
+    def release(self, plan: Plan) -> None:
+        """The plan's request is over."""
+        if plan.holder:
+            self._banks[0].promises.take_back(plan.holder)
+
+    def record_uses(self) -> None:
+        """Tells the bank now and then which items were used."""
+        if self._uses:
+            self._uses.flush_if_due()
 
     def clear(self) -> None:
         """Takes every item out of service."""
@@ -121,6 +146,8 @@ class Planner:
         start, count = find_chain(prompt, [header.token_ids for header in items])
         if not count:
             raise Refused("items_not_in_prompt")
+        if self._uses:
+            self._uses.add(inject.items[:count])
         spans = item_spans(start, inject.items[:count], items[:count])
         if count < len(inject.items):
             plan.reason = "items_missing" if count == len(items) else "items_not_in_prompt"
@@ -170,6 +197,8 @@ class Planner:
         captures = self._prefix_captures(salt, prompt, end)
         for capture, header in zip(captures, self.headers([c.key for c in captures]), strict=True):
             if header and capture.start <= exact and self._is_intact(capture.key, header):
+                if self._uses:
+                    self._uses.add([capture.key])
                 return (Span(capture.start, end, capture.key, capture.start), *spans)
         plan.captures = [c for c in captures if c.start >= exact]
         raise Refused("prefix_not_captured")

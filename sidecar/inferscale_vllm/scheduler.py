@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from inferscale_vllm import compat
 from inferscale_vllm.metadata import Load, Slice, StepMetadata
 from inferscale_vllm.operation import Refused, parse
 from inferscale_vllm.plan import Plan, segments, slots_of
@@ -75,6 +76,7 @@ class Scheduler:
         if num_computed_tokens < plan.start:
             plan.reason = "prefix_not_captured"
             return 0
+        self._planner.promise(plan)
         live = [s for s in plan.spans if s.end > num_computed_tokens]
         if not all(self._planner.headers([s.key for s in live])):
             plan.reason = "items_missing"
@@ -116,6 +118,7 @@ class Scheduler:
     def step(self, scheduler_output: Any) -> StepMetadata:
         """This step's work for the workers. Never raises: its loads are promises."""
         metadata, self._pending = self._pending, StepMetadata()
+        self._record_uses()
         state = scheduler_output.kv_connector_block_state
         for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
             plan = self._plans.get(request_id)
@@ -128,6 +131,12 @@ class Scheduler:
                 logger.exception("InferScale: capture of request %s was given up", request_id)
                 plan.captures = []
         return metadata
+
+    def _record_uses(self) -> None:
+        try:
+            self._planner.record_uses()
+        except Exception:  # a worse choice of what to evict, nothing else
+            logger.exception("InferScale: last uses were not recorded")
 
     def _slices(self, request_id: str, plan: Plan, num_tokens: int, block_ids: Any) -> list[Slice]:
         """Pieces of captured items among the tokens that this step computes."""
@@ -149,6 +158,7 @@ class Scheduler:
                     position=capture.start,
                     token_ids=np.asarray(ids, np.int32),
                     slots=self._slots(block_ids, low, high),
+                    tenant=plan.tenant,
                 )
             )
         return found
@@ -159,6 +169,8 @@ class Scheduler:
         self._requests.pop(request.request_id, None)
         if plan is None:
             return None
+        if compat.ended_by_itself(request):  # else a load may be under way: the promise runs out
+            self._planner.release(plan)
         stored: tuple[str, ...] = ()
         if plan.op == "build":
             headers = self._planner.headers(plan.wanted)

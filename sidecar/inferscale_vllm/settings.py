@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from inferscale.protocol.engine import SECRET_ENV
+from inferscale_vllm.bank import Bank, open_bank
 from inferscale_vllm.fingerprint import fingerprint
 
 DEFAULT_BANK_SIZE_BYTES = 8 * 2**30
+_KNOWN = {"bank_dir", "bank_size_bytes", "bank_tenant_share", "verify_writes"}
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Settings:
     fingerprint: namespace of this engine's items.
     engine_id: vLLM's own id of this engine; names its state.
     bank_size_bytes: size limit of each rank's bank.
+    bank_tenant_share: most of it that one tenant may take, 0 to 1.
     num_ranks: worker ranks that must all hold an item before it is promised.
     verify_writes: read every injected token back and compare (tests and `doctor`).
     secret: shared with the sidecar; None: every operation is refused.
@@ -35,6 +38,7 @@ class Settings:
     num_ranks: int
     verify_writes: bool
     secret: str | None
+    bank_tenant_share: float = 1.0
 
     @classmethod
     def of(cls, vllm_config: Any) -> "Settings":
@@ -44,17 +48,20 @@ class Settings:
             ValueError: an entry of `kv_connector_extra_config` is unknown or out of range.
         """
         extra: Mapping[str, Any] = vllm_config.kv_transfer_config.kv_connector_extra_config
-        unknown = set(extra) - {"bank_dir", "bank_size_bytes", "verify_writes"}
+        unknown = set(extra) - _KNOWN
         if unknown:
             raise ValueError(
                 f"kv_connector_extra_config has unknown entries {sorted(unknown)}; "
-                "known: bank_dir, bank_size_bytes, verify_writes"
+                f"known: {', '.join(sorted(_KNOWN))}"
             )
         size_bytes = int(extra.get("bank_size_bytes", DEFAULT_BANK_SIZE_BYTES))
         if size_bytes < 2**20:
             raise ValueError(
                 f"bank_size_bytes is {size_bytes}, it must be at least 1048576 (1 MiB)"
             )
+        share = float(extra.get("bank_tenant_share", 1.0))
+        if not 0 < share <= 1:
+            raise ValueError(f"bank_tenant_share is {share}, it must be above 0 and at most 1")
         home = Path(os.environ.get("INFERSCALE_HOME", Path.home() / ".inferscale"))
         return cls(
             root=Path(extra.get("bank_dir", home / "bank")).expanduser(),
@@ -64,10 +71,24 @@ class Settings:
             num_ranks=vllm_config.parallel_config.world_size,
             verify_writes=bool(extra.get("verify_writes", False)),
             secret=os.environ.get(SECRET_ENV) or None,
+            bank_tenant_share=share,
         )
 
     def bank_path(self, rank: int) -> Path:
         return self.root / self.fingerprint[:32] / f"rank{rank}"
+
+    def open_bank(self, rank: int) -> Bank:
+        """The process's one handle on a rank's bank.
+
+        Raises:
+            BankRefused: what lies there belongs to another model, or to a newer version.
+        """
+        return open_bank(
+            self.bank_path(rank),
+            limit_bytes=self.bank_size_bytes,
+            fingerprint=self.fingerprint,
+            tenant_share=self.bank_tenant_share,
+        )
 
     @property
     def state_path(self) -> Path:

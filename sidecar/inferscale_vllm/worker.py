@@ -185,5 +185,6 @@ def _packed(item: Captured) -> tuple[ItemHeader, memoryview]:
         size_bytes=len(kv),
         checksum=checksum(kv),
         token_ids=item.token_ids,
+        tenant=item.tenant,
     )
     return header, kv

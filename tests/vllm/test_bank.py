@@ -6,25 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from inferscale_vllm.bank import Bank, BankFull, ItemHeader, checksum, open_bank
+from inferscale_vllm.bank import Bank, BankFull, open_bank
+
+from .bank_items import item, key
 
 LIMIT = 64 * 2**20
-
-
-def item(seed: int, *, tokens: int = 3, token_bytes: int = 64) -> tuple[ItemHeader, memoryview]:
-    kv = np.random.default_rng(seed).bytes(tokens * token_bytes)
-    ids = np.arange(tokens, dtype=np.int32) + seed
-    return ItemHeader(tokens, seed, len(kv), checksum(kv), ids), memoryview(kv)
-
-
-def key(number: int) -> str:
-    return f"{number:064x}"
 
 
 @pytest.fixture
@@ -96,9 +87,9 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_bank import LIMIT, item, key
+from bank_items import item, key
 from inferscale_vllm.bank import Bank
-bank = Bank(Path({path!r}), limit_bytes=LIMIT)
+bank = Bank(Path({path!r}), limit_bytes=2**26)
 for number in range(100_000):
     bank.put({{key(number): item(number, tokens=50)}})
     print(number, flush=True)

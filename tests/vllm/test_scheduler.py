@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vllm.v1.request import RequestStatus
 
 from inferscale.protocol.engine import Capture, build_params, inject_params
 from inferscale_vllm.bank import Bank, ItemHeader, checksum
@@ -85,6 +86,7 @@ def request(params: dict[str, Any] | None = None, **changes: Any) -> SimpleNames
         "has_encoder_inputs": False,
         "resumable": False,
         "_block_hasher": None,
+        "status": RequestStatus.FINISHED_STOPPED,
     }
     return SimpleNamespace(**{**fields, **changes})
 
@@ -139,6 +141,32 @@ def test_an_item_retired_after_arrival_is_not_promised(scheduler: Scheduler, ban
     assert scheduler.match(asked, 0) == 0
     scheduler.admit(asked, Blocks(), 0)
     assert (scheduler.finish(asked) or {})["inferscale"]["reason"] == "items_missing"
+
+
+def test_items_are_promised_from_arrival_to_the_end(scheduler: Scheduler, bank: Bank) -> None:
+    asked = inject()
+    scheduler.arrive(asked)
+    wanted = set(map(bytes.fromhex, bank.keys()))
+    assert bank.promises.promised() == wanted and len(wanted) == 3
+    scheduler.match(asked, 0)
+    scheduler.finish(asked)
+    assert bank.promises.promised() == set()
+
+
+def test_an_aborted_request_leaves_its_promise_to_the_load_under_way(
+    scheduler: Scheduler, bank: Bank
+) -> None:
+    asked = inject(status=RequestStatus.FINISHED_ABORTED)
+    scheduler.arrive(asked)
+    scheduler.finish(asked)
+    assert len(bank.promises.promised()) == 3
+
+
+def test_uses_reach_the_bank(scheduler: Scheduler, bank: Bank) -> None:
+    scheduler.arrive(inject())
+    assert bank.promises.last_uses() == {}, "not a write per request"
+    step(scheduler, 4)
+    assert bank.promises.last_uses().keys() == set(map(bytes.fromhex, bank.keys()))
 
 
 def test_the_last_prompt_token_is_never_claimed(scheduler: Scheduler) -> None:
