@@ -1,4 +1,4 @@
-"""InferScale in LangChain and LangGraph: middleware, chat model, retriever, tools, older memory.
+"""InferScale in LangChain and LangGraph: agents, chat model, store, retriever, tools, older ones.
 
 Thin shells over the public SDK. Invariant: a name imports only the part of LangChain that it needs,
 and only when it is used.
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     )
     from inferscale_langchain.middleware import InferScaleMiddleware as InferScaleMiddleware
     from inferscale_langchain.retriever import InferScaleRetriever as InferScaleRetriever
+    from inferscale_langchain.store import InferScaleStore as InferScaleStore
     from inferscale_langchain.tools import AddMemoryTool as AddMemoryTool
     from inferscale_langchain.tools import DeleteMemoryTool as DeleteMemoryTool
     from inferscale_langchain.tools import SearchMemoriesTool as SearchMemoriesTool
@@ -28,6 +29,7 @@ _WHERE = {
     "InferScaleMemory": "classic",
     "InferScaleMiddleware": "middleware",
     "InferScaleRetriever": "retriever",
+    "InferScaleStore": "store",
     "SearchMemoriesTool": "tools",
     "create_memory_tools": "tools",
 }

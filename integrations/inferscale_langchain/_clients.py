@@ -27,8 +27,9 @@ class Clients:
         self._memory = Memory() if memory is None and async_memory is None else memory
         self._async_memory = async_memory
 
-    def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call a method of the blocking client.
+    @property
+    def blocking(self) -> Memory:
+        """The blocking client.
 
         Raises:
             InvalidArgumentError: there is only an awaiting one.
@@ -38,7 +39,20 @@ class Clients:
                 "a blocking call, but only async_memory was given; pass memory=Memory() too, "
                 "or use ainvoke and astream."
             )
-        return getattr(self._memory, method)(*args, **options)
+        return self._memory
+
+    @property
+    def awaiting(self) -> AsyncMemory | None:
+        """The awaiting client, if there is one."""
+        return self._async_memory
+
+    def call(self, method: str, *args: Any, **options: Any) -> Any:
+        """Call a method of the blocking client.
+
+        Raises:
+            InvalidArgumentError: there is only an awaiting one.
+        """
+        return getattr(self.blocking, method)(*args, **options)
 
     async def acall(self, method: str, *args: Any, **options: Any) -> Any:
         """Call it on the awaiting client or, without one, in a thread on the blocking one."""

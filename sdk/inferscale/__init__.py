@@ -10,12 +10,15 @@ from inferscale._async_client import AsyncMemory
 from inferscale._attach import MemoryLike, memory_field, merge_extra_body
 from inferscale._chat import ChatCompletion, ChatCompletionChunk, ChatMessage
 from inferscale._client import Memory
+from inferscale._documents import AsyncDocuments, Documents
 from inferscale._handle import MemoryHandle
 from inferscale._results import (
     AddedMemory,
     AddResult,
     BuildStatus,
     DeleteResult,
+    Document,
+    FoundDocument,
     HistoryRecord,
     ListResult,
     MemoryRecord,
@@ -63,6 +66,7 @@ __all__ = [
     "AddResult",
     "AddedMemory",
     "AsyncChatStream",
+    "AsyncDocuments",
     "AsyncMemory",
     "AuthenticationError",
     "BuildStatus",
@@ -72,6 +76,9 @@ __all__ = [
     "ChatStream",
     "ConflictError",
     "DeleteResult",
+    "Document",
+    "Documents",
+    "FoundDocument",
     "HistoryRecord",
     "InferScaleError",
     "InvalidArgumentError",

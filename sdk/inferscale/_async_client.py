@@ -11,6 +11,7 @@ from inferscale import _exchange, _operations
 from inferscale._chat_client import AsyncChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
 from inferscale._dialect import one_limit
+from inferscale._documents import AsyncDocuments
 from inferscale._handle import MemoryHandle
 from inferscale._messages import Messages
 from inferscale._results import (
@@ -47,6 +48,7 @@ class AsyncMemory(AsyncChatMethods):
             base_url=base_url, api_key=api_key, timeout_s=timeout_s, max_retries=max_retries
         )
         self._transport = AsyncTransport(config, http_client)
+        self.documents = AsyncDocuments(self._transport)
 
     async def add(
         self,

@@ -14,6 +14,7 @@ from inferscale import _exchange, _operations
 from inferscale._chat_client import ChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
 from inferscale._dialect import one_limit
+from inferscale._documents import Documents
 from inferscale._handle import MemoryHandle
 from inferscale._messages import Messages
 from inferscale._results import (
@@ -41,6 +42,8 @@ class Memory(ChatMethods):
         max_retries: further attempts after a failed connection, 429 or 503.
         http_client: your own `httpx.Client` (proxies, TLS, tests). It is not closed by `close`.
 
+    `documents` is a store of JSON objects beside the memories (see `Documents`).
+
     Nothing is sent before the first call. One client may be used from many threads.
     """
 
@@ -57,6 +60,7 @@ class Memory(ChatMethods):
             base_url=base_url, api_key=api_key, timeout_s=timeout_s, max_retries=max_retries
         )
         self._transport = SyncTransport(config, http_client)
+        self.documents = Documents(self._transport)
 
     def add(
         self,

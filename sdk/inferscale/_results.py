@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from inferscale.protocol import chat as chat_wire
+from inferscale.protocol import document as document_wire
 from inferscale.protocol import memory as wire
 
 
@@ -116,6 +117,14 @@ class DeleteWhereResult(DeleteResult, wire.DeleteWhereResponse):
     """What `delete_where` matched (`matched`, `ids`) and, unless `dry_run`, removed."""
 
     message: str = "Memories deleted successfully!"
+
+
+class Document(MappingModel, document_wire.Item):
+    """A document of the store: its JSON object is `value`."""
+
+
+class FoundDocument(Document, document_wire.FoundItem):
+    """A document that `search` found; `score` is None if it was not compared by meaning."""
 
 
 class BuildStatus(MappingModel, wire.BuildStatus):

@@ -25,7 +25,10 @@ STAGE_BUCKETS = (
 BUILD_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 ITEM_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
-OPERATIONS = ("add", "get", "list", "search", "update", "delete", "history", "recall", "resolve")
+OPERATIONS = (
+    *("add", "get", "list", "search", "update", "delete", "history", "recall", "resolve"),
+    "documents",
+)
 OUTCOMES = ("ok", "invalid", "not_found", "conflict", "limited", "unsupported", "error")
 STAGES = ("embed", "search", "compose")
 AUTH_FAILURES = ("missing", "unknown", "forbidden")

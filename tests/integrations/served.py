@@ -29,12 +29,14 @@ from tests.sidecar.service.fakes import HashEmbedder
 from inferscale_sidecar.api.app import create_app
 from inferscale_sidecar.api.auth import writing_tenant
 from inferscale_sidecar.api.routes.chat import chat_router
+from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.api.routes.health import ReadyState
 from inferscale_sidecar.compose.frame import MemoryFrame
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.chat import ChatService
+from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
@@ -124,7 +126,7 @@ def _text(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "\n".join(p.get("text", "") for p in content)
 
 
-def debug_routes(engine: ScriptedEngine, clock: Clock) -> APIRouter:
+def debug_routes(engine: ScriptedEngine, clock: Clock, embedder: HashEmbedder) -> APIRouter:
     router = APIRouter(prefix="/test")
 
     @router.get("/bodies")
@@ -137,6 +139,11 @@ def debug_routes(engine: ScriptedEngine, clock: Clock) -> APIRouter:
     @router.post("/advance/{days}")
     async def advance(days: float) -> None:
         clock.ahead += timedelta(days=days)
+
+    @router.post("/embed")
+    async def embed(texts: list[str]) -> list[list[float]]:
+        """The vectors of the sidecar's own embedder."""
+        return [[float(x) for x in vector] for vector in await embedder.embed(texts)]
 
     return router
 
@@ -157,7 +164,11 @@ async def serve(folder: Path) -> None:
         tenants=TenantService(store, metrics),
         metrics=metrics,
         readiness=lambda: ReadyState(True, {}),
-        extra_routers=(chat_router(chat, engine, writing_tenant), debug_routes(scripted, clock)),
+        extra_routers=(
+            create_documents_router(DocumentService(store, embedder, metrics, clock=clock)),
+            chat_router(chat, engine, writing_tenant),
+            debug_routes(scripted, clock, embedder),
+        ),
     )
     listener = socket.create_server(("127.0.0.1", 0))
     # asyncio leaves this to us for a listener that it did not make: 40 ms for each answer.

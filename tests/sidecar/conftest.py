@@ -12,6 +12,7 @@ import pytest
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
@@ -51,6 +52,7 @@ class World:
     tenant: Tenant
     other: Tenant
     writes: list[None]
+    documents: DocumentService
 
 
 @pytest.fixture
@@ -109,7 +111,8 @@ def create_world(store: SqlStore, clock: Clock) -> Callable[[Tenant, Tenant], Wo
         )
         tenants = TenantService(store, metrics)
         return World(
-            store, embedder, metrics, clock, memory, recall, tenants, tenant, other, writes
+            *(store, embedder, metrics, clock, memory, recall, tenants, tenant, other, writes),
+            documents=DocumentService(store, embedder, metrics, clock=clock),
         )
 
     return create

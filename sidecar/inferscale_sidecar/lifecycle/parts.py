@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from inferscale_sidecar.api.app import create_app
 from inferscale_sidecar.api.auth import chatting_tenant
 from inferscale_sidecar.api.routes.chat import chat_router
+from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.api.routes.health import Readiness
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
 from inferscale_sidecar.build.policy import STRICT_POLICY
@@ -28,6 +29,7 @@ from inferscale_sidecar.extract.judge import LlmJudge
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.chat import ChatService
 from inferscale_sidecar.service.chat_metrics import MetricsRecorder
+from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.memory_facts import FactWriter
 from inferscale_sidecar.service.recall import RecallService
@@ -59,6 +61,7 @@ class Services:
     chat: ChatService
     metrics: Metrics
     facts: FactWriter
+    documents: DocumentService
 
 
 def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
@@ -205,7 +208,8 @@ def make_services(
         suspects=builder.queue if builder else None,
     )
     tenants = TenantService(store, metrics, auth=config.auth.mode)
-    return Services(memory, recall, tenants, chat, metrics, facts)
+    documents = DocumentService(store, embedder, metrics)
+    return Services(memory, recall, tenants, chat, metrics, facts, documents)
 
 
 def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAPI:
@@ -217,6 +221,7 @@ def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAP
         metrics=services.metrics,
         readiness=readiness,
         extra_routers=(
+            create_documents_router(services.documents),
             chat_router(services.chat, engine, chatting_tenant),
             passthrough_router(engine, chatting_tenant),
         ),

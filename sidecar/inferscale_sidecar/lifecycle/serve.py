@@ -7,9 +7,10 @@ Invariant: whatever fails and wherever, what was started is stopped, and no engi
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from inferscale._version import __version__
 from inferscale_sidecar.config import Config
@@ -102,6 +103,7 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
         await watch.engine_came_up()
     await stack.enter_async_context(_background(watch))
     await stack.enter_async_context(_extracting(services.facts))
+    await stack.enter_async_context(_repeating(services.documents.run(), "expired documents"))
     url = f"http://{config.server.host}:{listener.getsockname()[1]}"
     injection = watch.readiness().parts.get("injection", "off")
     code = await on_ready(Running(url, host.client.base_url, host.client.model, injection))
@@ -172,6 +174,17 @@ async def _building(builder: Builder | None) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _background(watch: EngineWatch) -> AsyncIterator[None]:
     task = asyncio.create_task(watch.run(), name="engine-watch")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def _repeating(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(work, name=name)
     try:
         yield
     finally:

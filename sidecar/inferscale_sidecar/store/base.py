@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Scope, Tenant
+from inferscale_sidecar.store.document_port import DocumentPort
 from inferscale_sidecar.store.extraction_port import ExtractionPort
 from inferscale_sidecar.store.limit_port import LimitPort
 from inferscale_sidecar.store.neighbour_port import NeighbourPort
@@ -208,7 +209,14 @@ class TenantPort(LimitPort, Protocol):
 
 
 class MemoryStore(
-    MemoryPort, ExtractionPort, KvPort, NeighbourPort, HandlePort, TenantPort, Protocol
+    MemoryPort,
+    ExtractionPort,
+    KvPort,
+    NeighbourPort,
+    HandlePort,
+    DocumentPort,
+    TenantPort,
+    Protocol,
 ):
     """All of it, with a life cycle."""
 

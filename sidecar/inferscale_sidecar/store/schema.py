@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from inferscale_sidecar.store.columns import FOREIGN_ID, ID, RowNumber, UtcDateTime
 from inferscale_sidecar.store.columns import metadata as metadata
+from inferscale_sidecar.store.document_schema import documents as documents
 
 meta = Table(
     "meta",

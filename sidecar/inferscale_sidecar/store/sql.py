@@ -9,6 +9,7 @@ from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import build_rows, migrations
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.documents import SqlDocuments
 from inferscale_sidecar.store.extractions import SqlExtractions
 from inferscale_sidecar.store.handles import SqlHandles
 from inferscale_sidecar.store.integrity import find_violations
@@ -35,6 +36,7 @@ class SqlStore(
     SqlKv,
     SqlNeighbours,
     SqlHandles,
+    SqlDocuments,
     SqlTenants,
     SqlLimits,
 ):
