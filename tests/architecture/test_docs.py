@@ -31,6 +31,8 @@ COMMANDS = (
     "keys create",
     "keys list",
     "keys revoke",
+    "export",
+    "import",
 )
 
 

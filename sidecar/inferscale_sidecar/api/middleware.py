@@ -7,6 +7,7 @@ gets exactly one response with an `x-request-id`, also when the code behind it r
 import logging
 import re
 import secrets
+import sys
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 REQUEST_ID_HEADER = "x-request-id"
 DEFAULT_MAX_BODY_BYTES = 16 * 2**20
+# What is longer than one request may be, and limits itself while it reads.
+_STREAMED = frozenset({"/v1/import"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -69,7 +72,7 @@ class _Exchange:
         self._scope = scope
         self._receive_outer = receive
         self._send_outer = send
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = max_body_bytes if scope["path"] not in _STREAMED else sys.maxsize
         self._received_bytes = 0
         headers = Headers(scope=scope)
         self._id = _request_id(headers)

@@ -4,12 +4,26 @@ Owns names, help texts and the way from an exception to an exit code. Imports no
 """
 
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from inferscale_sidecar.cli.flags import (
+    ApiKey,
+    ConfigFile,
+    EngineUrl,
+    Host,
+    Json,
+    Model,
+    Port,
+    Sets,
+    TenantName,
+    Url,
+    Words,
+    load_settings,
+)
 from inferscale_sidecar.cli.output import INTERRUPTED, OK, USAGE, Output
+from inferscale_sidecar.cli.transfer_commands import add_transfer_commands
 from inferscale_sidecar.errors import ConfigError, SidecarError
 
 app = typer.Typer(
@@ -24,51 +38,7 @@ app.add_typer(keys, name="keys")
 tenants = typer.Typer(help="Tenants, straight in the database.", no_args_is_help=True)
 app.add_typer(tenants, name="tenants")
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML file with settings.", metavar="FILE")
-]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="Any setting, e.g. --set inject.window_items=20.", metavar="KEY=VALUE"
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(help="Model for vLLM; the demo model on a machine without a GPU."),
-]
-EngineUrl = Annotated[
-    str | None, typer.Option("--engine-url", help="Attach to this vLLM instead of starting one.")
-]
-Host = Annotated[str | None, typer.Option(help="Address to bind.")]
-# Text, so that the loader checks it and names the value.
-Port = Annotated[
-    str | None, typer.Option(help="Port to bind; 0 takes a free one.", metavar="NUMBER")
-]
-Url = Annotated[
-    str | None, typer.Option(help="The running sidecar; by default as the settings say.")
-]
-ApiKey = Annotated[
-    str | None, typer.Option("--api-key", envvar="INFERSCALE_API_KEY", help="API key.")
-]
-TenantName = Annotated[str, typer.Option("--tenant", help="Name of the tenant.")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT…]")]
-
-
-def _load(config: Path | None, sets: list[str] | None, **flags: Any) -> Any:
-    """Settings from all sources; `flags` are spelled with `__` for the dot."""
-    from inferscale_sidecar.config import load
-
-    given = {name.replace("__", "."): value for name, value in flags.items()}
-    for item in sets or ():
-        key, found, value = item.partition("=")
-        if not found:
-            raise ConfigError(
-                f"--set {item!r} is not KEY=VALUE; for example --set inject.window_items=20"
-            )
-        given[key] = value
-    return load(given, file=config)
+add_transfer_commands(app)
 
 
 @app.command()
@@ -85,7 +55,7 @@ def start(
     """Start the sidecar and its vLLM; words after -- go to vLLM. Ends on Ctrl-C or SIGTERM."""
     from inferscale_sidecar.cli.start import start_sidecar
 
-    settings = _load(
+    settings = load_settings(
         config,
         sets,
         engine__model=model,
@@ -112,7 +82,7 @@ def run_command(
 
     if not command:
         raise ConfigError("no command to run; write it after --, e.g. run -- python agent.py")
-    settings = _load(config, sets, engine__model=model, server__port=0)
+    settings = load_settings(config, sets, engine__model=model, server__port=0)
     raise typer.Exit(run_with_sidecar(settings, Output(), command))
 
 
@@ -126,7 +96,9 @@ def status(
     """Ask a running sidecar how it is."""
     from inferscale_sidecar.cli.remote import show_status
 
-    raise typer.Exit(show_status(_load(config, None), url, api_key, Output(as_json=as_json)))
+    raise typer.Exit(
+        show_status(load_settings(config, None), url, api_key, Output(as_json=as_json))
+    )
 
 
 @app.command()
@@ -142,7 +114,9 @@ def doctor(
     from inferscale_sidecar.cli.doctor import examine
 
     output = Output(as_json=as_json)
-    raise typer.Exit(examine(lambda: _load(config, sets), url, api_key, output, strict=strict))
+    raise typer.Exit(
+        examine(lambda: load_settings(config, sets), url, api_key, output, strict=strict)
+    )
 
 
 @app.command()
@@ -165,7 +139,7 @@ def tenants_create(
     """Make a tenant: nothing of it is shared with the others. Then make a key for it."""
     from inferscale_sidecar.cli.keys import create_tenant
 
-    raise typer.Exit(create_tenant(_load(config, sets), Output(as_json=as_json), name))
+    raise typer.Exit(create_tenant(load_settings(config, sets), Output(as_json=as_json), name))
 
 
 @tenants.command("list")
@@ -173,7 +147,7 @@ def tenants_list(config: ConfigFile = None, sets: Sets = None, as_json: Json = F
     """List the tenants."""
     from inferscale_sidecar.cli.keys import list_tenants
 
-    raise typer.Exit(list_tenants(_load(config, sets), Output(as_json=as_json)))
+    raise typer.Exit(list_tenants(load_settings(config, sets), Output(as_json=as_json)))
 
 
 @tenants.command("limits")
@@ -199,7 +173,7 @@ def tenants_limits(
 
     output = Output(as_json=as_json)
     changes = (sets or (), resets or ())
-    raise typer.Exit(show_limits(_load(config, settings), output, name, *changes))
+    raise typer.Exit(show_limits(load_settings(config, settings), output, name, *changes))
 
 
 @keys.command("create")
@@ -216,7 +190,7 @@ def keys_create(
     """Make a key. It is shown once, only its digest is kept."""
     from inferscale_sidecar.cli.keys import create_key
 
-    settings = _load(config, sets)
+    settings = load_settings(config, sets)
     raise typer.Exit(
         create_key(settings, Output(as_json=as_json), tenant, name, scope or ["read", "write"])
     )
@@ -232,7 +206,7 @@ def keys_list(
     """List a tenant's keys, revoked ones too."""
     from inferscale_sidecar.cli.keys import list_keys
 
-    raise typer.Exit(list_keys(_load(config, sets), Output(as_json=as_json), tenant))
+    raise typer.Exit(list_keys(load_settings(config, sets), Output(as_json=as_json), tenant))
 
 
 @keys.command("revoke")
@@ -246,7 +220,9 @@ def keys_revoke(
     """Revoke a key, at once and for good."""
     from inferscale_sidecar.cli.keys import revoke_key
 
-    raise typer.Exit(revoke_key(_load(config, sets), Output(as_json=as_json), tenant, key_id))
+    raise typer.Exit(
+        revoke_key(load_settings(config, sets), Output(as_json=as_json), tenant, key_id)
+    )
 
 
 def run(argv: list[str]) -> int:

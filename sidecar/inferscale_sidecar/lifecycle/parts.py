@@ -12,6 +12,7 @@ from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.api.routes.health import Readiness
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
+from inferscale_sidecar.api.routes.transfer import create_transfer_router
 from inferscale_sidecar.build.policy import STRICT_POLICY
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
 from inferscale_sidecar.build.queue import BuildQueue
@@ -36,6 +37,7 @@ from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.store import MemoryStore
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class Services:
     metrics: Metrics
     facts: FactWriter
     documents: DocumentService
+    transfer: TransferService
 
 
 def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
@@ -209,7 +212,8 @@ def make_services(
     )
     tenants = TenantService(store, metrics, auth=config.auth.mode)
     documents = DocumentService(store, embedder, metrics)
-    return Services(memory, recall, tenants, chat, metrics, facts, documents)
+    transfer = TransferService(store, embedder, on_write=on_write)
+    return Services(memory, recall, tenants, chat, metrics, facts, documents, transfer)
 
 
 def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAPI:
@@ -222,6 +226,7 @@ def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAP
         readiness=readiness,
         extra_routers=(
             create_documents_router(services.documents),
+            create_transfer_router(services.transfer),
             chat_router(services.chat, engine, chatting_tenant),
             passthrough_router(engine, chatting_tenant),
         ),

@@ -84,8 +84,8 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
     host = supervise(config, model) if model else attach(config)
     await stack.enter_async_context(_engine(host))
     with stage("memory"):
-        store = await stack.enter_async_context(_store(config))
-        embedder = await stack.enter_async_context(_embedder(config, store))
+        store = await stack.enter_async_context(open_store(config))
+        embedder = await stack.enter_async_context(open_embedder(config, store))
     path = model.path if model else await _attached_model(host)
     metrics = Metrics(__version__)
     builder = await asyncio.to_thread(
@@ -137,7 +137,8 @@ async def _engine(host: EngineHost) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _store(config: Config) -> AsyncIterator[MemoryStore]:
+async def open_store(config: Config) -> AsyncIterator[MemoryStore]:
+    """The database of these settings, migrated. Raises ConfigError if it cannot be opened."""
     config.home.mkdir(parents=True, exist_ok=True)
     store = SqlStore(config.store_url, limits=Limits(**config.limits.model_dump()))
     try:
@@ -148,7 +149,8 @@ async def _store(config: Config) -> AsyncIterator[MemoryStore]:
 
 
 @asynccontextmanager
-async def _embedder(config: Config, store: MemoryStore) -> AsyncIterator[Embedder]:
+async def open_embedder(config: Config, store: MemoryStore) -> AsyncIterator[Embedder]:
+    """The embedder, bound to the store. Raises ConfigError if it is another one than before."""
     # Read by Hugging Face's libraries when they are imported: their bars would cross our stages.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     embedder = await asyncio.to_thread(

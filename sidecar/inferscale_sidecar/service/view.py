@@ -51,6 +51,9 @@ class ScopeView:
     def apply(self, changes: ScopeChanges) -> None:
         """Take over what changed; applying the same changes twice is harmless."""
         gone = [self._num_of.pop(i) for i in changes.deleted if i in self._num_of]
+        for row in changes.rows:  # one that was deleted and came back has another number
+            if self._num_of.get(row.memory_id, row.num) != row.num:
+                gone.append(self._num_of.pop(row.memory_id))
         self._index.remove(gone)
         self._words.remove(gone)
         for num in gone:

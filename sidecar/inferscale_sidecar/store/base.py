@@ -27,6 +27,7 @@ from inferscale_sidecar.store.records import (
     Vector,
     VersionEvent,
 )
+from inferscale_sidecar.store.transfer_port import TransferPort
 
 
 class MemoryPort(Protocol):
@@ -215,6 +216,7 @@ class MemoryStore(
     NeighbourPort,
     HandlePort,
     DocumentPort,
+    TransferPort,
     TenantPort,
     Protocol,
 ):

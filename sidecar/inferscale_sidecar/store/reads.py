@@ -66,7 +66,10 @@ class SqlReads:
             select(memory_versions)
             .where(memory_versions.c.tenant_id == tenant_id)
             .where(memory_versions.c.memory_id == memory_id)
-            .order_by(memory_versions.c.seq)
+            # An import writes all versions of a memory under one change number.
+            .order_by(
+                memory_versions.c.seq, memory_versions.c.version, memory_versions.c.created_at
+            )
         )
         async with self._db.read() as conn:
             rows = (await conn.execute(query)).all()

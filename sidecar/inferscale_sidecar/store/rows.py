@@ -149,8 +149,13 @@ def to_index_row(row: Row[Any]) -> IndexRow:
         updated_at=row.updated_at,
         said_at=row.said_at,
         text=row.text,
-        vector=np.frombuffer(row.vector, dtype="<f4"),
+        vector=to_vector(row.vector),
     )
+
+
+def to_vector(blob: bytes) -> Vector:
+    """What `vector_blob` made; read-only."""
+    return np.frombuffer(blob, dtype="<f4")
 
 
 def vector_blob(vector: Vector) -> bytes:

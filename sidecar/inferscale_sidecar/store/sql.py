@@ -8,6 +8,7 @@ from sqlalchemy import insert, select
 from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import build_rows, migrations
+from inferscale_sidecar.store.arrivals import SqlArrivals
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.documents import SqlDocuments
 from inferscale_sidecar.store.extractions import SqlExtractions
@@ -20,8 +21,11 @@ from inferscale_sidecar.store.neighbours import SqlNeighbours
 from inferscale_sidecar.store.reads import SqlReads
 from inferscale_sidecar.store.records import DEFAULT_TENANT
 from inferscale_sidecar.store.schema import meta, tenants
+from inferscale_sidecar.store.snapshot import SqlSnapshots
 from inferscale_sidecar.store.tenants import SqlTenants, new_tenant
 from inferscale_sidecar.store.watermark import WaterMarks
+
+_EMBEDDER = select(meta.c.value).where(meta.c.key == "embedder")
 
 
 def utc_now() -> datetime:
@@ -39,6 +43,8 @@ class SqlStore(
     SqlDocuments,
     SqlTenants,
     SqlLimits,
+    SqlSnapshots,
+    SqlArrivals,
 ):
     """Implements `MemoryStore`.
 
@@ -73,7 +79,7 @@ class SqlStore(
     async def bind_embedder(self, name: str, dim: int) -> None:
         wanted = f"{name} ({dim} dimensions)"
         async with self._db.write() as conn:
-            stored = await conn.scalar(select(meta.c.value).where(meta.c.key == "embedder"))
+            stored = await conn.scalar(_EMBEDDER)
             if stored is None:
                 await conn.execute(insert(meta).values(key="embedder", value=wanted))
         if stored not in (None, wanted):
@@ -82,6 +88,10 @@ class SqlStore(
                 f"{wanted}; their vectors cannot be compared. Configure the embedder that they "
                 "were written with, or use another data folder"
             )
+
+    async def bound_embedder(self) -> str | None:
+        async with self._db.read() as conn:
+            return await conn.scalar(_EMBEDDER)
 
     async def check_integrity(self) -> list[str]:
         async with self._db.read() as conn:

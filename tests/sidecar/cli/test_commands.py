@@ -1,13 +1,18 @@
 """Commands, from the command line to the exit code, without an engine."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from inferscale_sidecar.cli.app import run
+from inferscale_sidecar.core import Scope
+from inferscale_sidecar.store import SqlStore, sqlite_url
+from inferscale_sidecar.store.records import Draft
 
 Run = Callable[..., tuple[int, Any]]
 
@@ -138,3 +143,33 @@ def test_doctor_names_a_wrong_setting_and_fails(cli: Run) -> None:
             "remedy": "",
         }
     ]
+
+
+def test_an_export_goes_from_one_tenant_to_another(cli: Run, tmp_path: Path) -> None:
+    asyncio.run(_remember(tmp_path / "inferscale.db"))
+    file = str(tmp_path / "all.jsonl")
+    code, told = cli("export", "-o", file)
+    assert (code, told["bytes"]) == (0, Path(file).stat().st_size)
+    assert Path(file).stat().st_mode & 0o077 == 0
+    assert cli("tenants", "create", "acme")[0] == 0
+    code, report = cli("import", file, "--tenant", "acme", "--dry-run")
+    assert (code, report["memories"], report["dry_run"]) == (0, 1, True)
+    assert cli("export", "--user", "bob", "-o", file)[0] == 0
+    assert cli("import", file, "--dry-run")[1]["memories"] == 0
+
+
+def test_import_says_what_is_wrong_with_a_file(cli: Run, tmp_path: Path) -> None:
+    assert cli("import", str(tmp_path / "absent"))[0] == 2
+    (tmp_path / "bad").write_text("hello\n")
+    code, problem = cli("import", str(tmp_path / "bad"))
+    assert (code, problem["code"]) == (2, "invalid_request")
+    assert cli("export", "-o", str(tmp_path / "no" / "folder"))[0] == 2
+    assert cli("export", "--tenant", "nobody", "-o", str(tmp_path / "x"))[0] == 1
+
+
+async def _remember(database: Path) -> None:
+    store = SqlStore(sqlite_url(database))
+    await store.start()
+    draft = Draft("likes tea", np.ones(4, dtype=np.float32) / 2)
+    await store.add_memories("default", Scope("alice"), [draft])
+    await store.close()

@@ -1,0 +1,100 @@
+"""Lines of an export (`GET /v1/export`, `POST /v1/import`): JSON, one object a line.
+
+First a header, then memories in the order in which they were made, then links between them, then
+the end, without which a file is known to be cut off. Everything that can be made again is left out:
+keys, handles, KV, and embeddings unless they are asked for.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
+
+from inferscale.protocol.memory import Scope, Wire
+from inferscale.protocol.values import MAX_ID_CHARS, MemoryKind, Text
+
+FORMAT: Literal["inferscale-memories"] = "inferscale-memories"
+VERSION = 1
+MEDIA_TYPE = "application/x-ndjson"
+
+MemoryId = Annotated[str, Field(pattern=r"^[0-9A-Za-z._:-]{1,64}$")]
+
+
+class Header(Wire):
+    """The first line. `embedder` names what the vectors come from, if there are any."""
+
+    type: Literal["header"] = "header"
+    format: Literal["inferscale-memories"] = FORMAT
+    version: int = VERSION
+    tenant: str = Field(max_length=MAX_ID_CHARS)
+    """Id of the tenant: ids are kept when its own memories come back to it."""
+    embedder: str | None = None
+
+
+class VersionLine(Wire):
+    """One thing that happened to a memory. `memory` is the text that it had from then on."""
+
+    version: int = Field(ge=1, le=2**31 - 1)
+    event: Literal["ADD", "UPDATE", "REPLACE"]
+    memory: Text | None = None
+    created_at: AwareDatetime
+
+
+class MemoryLine(Scope):
+    """A memory with its history. A message whose facts are still being extracted is `live`."""
+
+    type: Literal["memory"] = "memory"
+    id: MemoryId
+    memory: Text
+    version: int = Field(default=1, ge=1, le=2**31 - 1)
+    kind: MemoryKind = "memory"
+    status: Literal["live", "source", "superseded"] = "live"
+    role: str | None = Field(default=None, max_length=64)
+    actor_id: str | None = Field(default=None, max_length=MAX_ID_CHARS)
+    metadata: dict[str, Any] | None = None
+    said_at: AwareDatetime | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    versions: list[VersionLine] = Field(min_length=1)
+    vector: str | None = None
+    """Base64 of the embedding: float32, little endian."""
+
+
+class LinkLine(Wire):
+    """`source`: the memory comes from that message. `superseded_by`: that one made it untrue."""
+
+    type: Literal["link"] = "link"
+    kind: Literal["source", "superseded_by"]
+    memory_id: MemoryId
+    target_id: MemoryId
+
+
+class End(Wire):
+    """The last line, with how many of each there were."""
+
+    type: Literal["end"] = "end"
+    memories: int
+    links: int
+
+
+Line = Header | MemoryLine | LinkLine | End
+LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
+"""Reads one line."""
+
+
+class ImportResponse(BaseModel):
+    """What an import did; after a dry run, what it would do.
+
+    `memories` are new here; `unchanged` were here already; `differing` are here with other contents
+    and stay as they are; `duplicates` have a text that their scope holds under another id;
+    `deleted` were deleted here and stay so unless `restore` was asked for; `invalid` could not be
+    stored and were left out, which must be asked for with `skip_invalid`.
+    """
+
+    memories: int = 0
+    unchanged: int = 0
+    differing: int = 0
+    duplicates: int = 0
+    deleted: int = 0
+    invalid: int = 0
+    links: int = 0
+    dry_run: bool = False

@@ -1,0 +1,76 @@
+"""The commands `export` and `import`: their flags. What they do is in `transfer`."""
+
+from typing import Annotated
+
+import typer
+
+from inferscale_sidecar.cli.flags import ConfigFile, Json, Sets, TenantName, load_settings
+from inferscale_sidecar.cli.output import Output
+
+
+def add_transfer_commands(app: typer.Typer) -> None:
+    """Give the command line both commands."""
+    app.command("export")(export_command)
+    app.command("import")(import_command)
+
+
+def export_command(
+    tenant: TenantName = "default",
+    user: Annotated[str | None, typer.Option(help="Only this user's memories.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only this agent's memories.")] = None,
+    run_id: Annotated[str | None, typer.Option("--run", help="Only this run's.")] = None,
+    target: Annotated[
+        str, typer.Option("-o", "--output", help="Where to; - for stdout.", metavar="FILE")
+    ] = "-",
+    with_vectors: Annotated[
+        bool, typer.Option("--with-vectors", help="Embeddings too: larger, faster to import.")
+    ] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Write a tenant's memories with their histories as JSON lines; the sidecar may run or not."""
+    from inferscale_sidecar.cli.transfer import export_memories
+    from inferscale_sidecar.core import Scope
+
+    ids = (user, agent, run_id)
+    scope = None if ids == (None, None, None) else Scope(*ids)
+    output = Output(as_json=as_json)
+    settings = load_settings(config, sets)
+    raise typer.Exit(
+        export_memories(settings, output, tenant, scope, target, with_vectors=with_vectors)
+    )
+
+
+def import_command(
+    file: Annotated[str, typer.Argument(help="An export; - for stdin.")],
+    tenant: TenantName = "default",
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Also what was deleted here since.")
+    ] = False,
+    keep_ids: Annotated[
+        bool, typer.Option("--keep-ids", help="Keep ids also in another tenant.")
+    ] = False,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave bad lines out, import the rest.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing, say what would be done.")
+    ] = False,
+    config: ConfigFile = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Store the memories of an export that are not here yet; doing it again changes nothing."""
+    from inferscale_sidecar.cli.transfer import import_memories, opened
+    from inferscale_sidecar.service.transfer import ImportOptions
+
+    options = ImportOptions(
+        restore=restore,
+        keep_ids=keep_ids or None,
+        skip_invalid=skip_invalid,
+        dry_run=dry_run,
+    )
+    settings, output = load_settings(config, sets), Output(as_json=as_json)
+    with opened(file) as source:
+        raise typer.Exit(import_memories(settings, output, tenant, source, options))

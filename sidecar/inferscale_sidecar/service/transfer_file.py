@@ -1,0 +1,118 @@
+"""An export as a file: line after line, each with its number, or with what is wrong with it.
+
+Owns the order of the lines: header, memories, links, end. Reads nothing twice into memory.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple, Protocol
+
+from inferscale.protocol import transfer as wire
+from inferscale_sidecar.errors import InvalidInput
+from inferscale_sidecar.service.transfer_lines import read_line, to_link, to_moved
+from inferscale_sidecar.store.transfer_port import Link, MovedMemory
+
+MAX_LINE_BYTES = 64 * 2**20
+
+
+class Entry(NamedTuple):
+    """One thing to import, or why it cannot be. `place` is for people, e.g. `line 12`."""
+
+    place: str
+    what: MovedMemory | Link | InvalidInput
+
+
+class Source(Protocol):
+    """What can be imported: first all memories, then all links. It is read twice.
+
+    `tenant_id` is where the memories come from, "" for another product; `embedder` what their
+    vectors come from.
+    """
+
+    tenant_id: str
+    embedder: str | None
+
+    def __iter__(self) -> Iterator[Entry]: ...
+
+
+class ExportFile:
+    """A file that an export wrote. See `Source`.
+
+    Args:
+        file: can be rewound; closed by the caller.
+
+    Raises:
+        InvalidInput: it does not begin like an export of this release or an older one.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        file.seek(0)
+        header = self._header(file.readline(MAX_LINE_BYTES))
+        self.tenant_id = header.tenant
+        self.embedder = header.embedder
+
+    def __iter__(self) -> Iterator[Entry]:
+        self._file.seek(0)
+        counts = {wire.MemoryLine: 0, wire.LinkLine: 0}
+        number, ended = 0, False
+        while line := self._file.readline(MAX_LINE_BYTES):
+            number += 1
+            if number == 1 or not line.strip():
+                continue
+            place = f"line {number}"
+            try:
+                read = _whole(line)
+                _check_order(read, ended, links=counts[wire.LinkLine])
+                if isinstance(read, wire.End):
+                    ended = True
+                    _check_counts(read, counts[wire.MemoryLine], counts[wire.LinkLine])
+                    continue
+                counts[type(read)] += 1
+                yield Entry(
+                    place, to_moved(read) if isinstance(read, wire.MemoryLine) else to_link(read)
+                )
+            except InvalidInput as error:
+                yield Entry(place, error)
+        if not ended:
+            yield Entry(f"after line {number}", InvalidInput("the end is missing: it was cut off"))
+
+    @staticmethod
+    def _header(line: bytes) -> wire.Header:
+        try:
+            header = read_line(line)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"this is no export, its first line is no header: {error}"
+            ) from error
+        if not isinstance(header, wire.Header):
+            raise InvalidInput(f"this is no export; its first line is a {header.type}")
+        if header.version > wire.VERSION:
+            raise InvalidInput(
+                f"this export has format version {header.version}, this release reads up to "
+                f"{wire.VERSION}; import it with a newer release"
+            )
+        return header
+
+
+def _whole(line: bytes) -> wire.MemoryLine | wire.LinkLine | wire.End:
+    if not line.endswith(b"\n") and len(line) >= MAX_LINE_BYTES:
+        raise InvalidInput(f"the line is longer than {MAX_LINE_BYTES} bytes")
+    read = read_line(line)
+    if isinstance(read, wire.Header):
+        raise InvalidInput("a header in the middle: import one export at a time")
+    return read
+
+
+def _check_order(read: wire.Line, ended: bool, *, links: int) -> None:
+    if ended:
+        raise InvalidInput("there is more after the end")
+    if links and isinstance(read, wire.MemoryLine):
+        raise InvalidInput("a memory after the links: all memories come first")
+
+
+def _check_counts(end: wire.End, memories: int, links: int) -> None:
+    if (end.memories, end.links) != (memories, links):
+        raise InvalidInput(
+            f"the end counts {end.memories} memories and {end.links} links, but there are "
+            f"{memories} and {links}: lines are missing or not valid"
+        )

@@ -1,0 +1,145 @@
+"""Lines of an export: from memories to JSON and back, with every check that an addition gets.
+
+Invariant: reading what was written gives the same again; what cannot be stored is refused.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from inferscale.protocol import transfer as wire
+from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.errors import InvalidInput
+from inferscale_sidecar.service.message import check_metadata, need_scope
+from inferscale_sidecar.store.records import Vector
+from inferscale_sidecar.store.transfer_port import Link, MovedMemory, PastVersion
+
+_MAX_REASONS = 3
+
+
+def write_line(line: BaseModel) -> bytes:
+    """One line, without what is not set."""
+    dumped = line.model_dump(mode="json")
+    fields = {"type": dumped["type"]} | {k: v for k, v in dumped.items() if v is not None}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def memory_line(moved: MovedMemory) -> wire.MemoryLine:
+    """A memory as a line; its texts are in the store, so nothing is checked again."""
+    memory = moved.memory
+    versions = [
+        wire.VersionLine.model_construct(
+            version=past.version, event=past.event, memory=past.text, created_at=past.created_at
+        )
+        for past in moved.versions
+    ]
+    vector = None
+    if moved.vector is not None:
+        vector = base64.b64encode(moved.vector.astype("<f4").tobytes()).decode()
+    return wire.MemoryLine.model_construct(
+        user_id=memory.scope.user_id,
+        agent_id=memory.scope.agent_id,
+        run_id=memory.scope.run_id,
+        id=memory.id,
+        memory=memory.text,
+        version=memory.version,
+        kind=memory.kind,
+        status="live" if memory.status == "pending" else memory.status,
+        role=memory.role,
+        actor_id=memory.actor_id,
+        metadata=memory.metadata,
+        said_at=memory.said_at,
+        created_at=memory.created_at,
+        updated_at=memory.updated_at,
+        versions=versions,
+        vector=vector,
+    )
+
+
+def read_line(line: bytes) -> wire.Line:
+    """Raises InvalidInput for what is no line of an export."""
+    try:
+        return wire.LINE.validate_json(line)
+    except ValidationError as error:
+        raise InvalidInput(_reasons(error)) from error
+
+
+def to_moved(line: wire.MemoryLine, *, tenant_id: str = "") -> MovedMemory:
+    """Raises InvalidInput for a memory that the service would not store."""
+    scope = Scope(line.user_id, line.agent_id, line.run_id)
+    need_scope(scope)
+    _check_label(line.role, "role")
+    _check_label(line.actor_id, "actor_id")
+    _check_history(line)
+    memory = Memory(
+        id=line.id,
+        tenant_id=tenant_id,
+        scope=scope,
+        text=line.memory,
+        version=line.version,
+        created_at=line.created_at,
+        updated_at=line.updated_at,
+        role=line.role or None,
+        actor_id=line.actor_id or None,
+        metadata=check_metadata(line.metadata),
+        status=line.status,
+        kind=line.kind,
+        said_at=line.said_at,
+    )
+    versions = [PastVersion(v.version, v.event, v.memory, v.created_at) for v in line.versions]
+    return MovedMemory(memory, tuple(versions), _vector(line.vector))
+
+
+def to_link(line: wire.LinkLine) -> Link:
+    """A link as the store takes it."""
+    return Link(line.kind, line.memory_id, line.target_id)
+
+
+def _check_label(value: str | None, name: str) -> None:
+    if value is not None and not value.isprintable():
+        raise InvalidInput(f"{name} {value!a} has characters that cannot be printed", param=name)
+
+
+def _check_history(line: wire.MemoryLine) -> None:
+    events = [(past.version, past.event) for past in line.versions]
+    if len(set(events)) != len(events):
+        raise InvalidInput("versions holds the same version and event twice", param="versions")
+    if max(events)[0] > line.version:
+        raise InvalidInput(f"versions goes beyond version {line.version}", param="versions")
+    if not any(
+        past.version == line.version and past.memory == line.memory for past in line.versions
+    ):
+        raise InvalidInput(
+            f"versions has no version {line.version} with the text in memory", param="versions"
+        )
+
+
+def _vector(text: str | None) -> Vector | None:
+    if text is None:
+        return None
+    try:
+        vector = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput("vector is not base64 of float32 numbers", param="vector") from error
+    length = float(np.linalg.norm(vector)) if np.isfinite(vector).all() else 0.0
+    if abs(length - 1) > 1e-3:
+        raise InvalidInput(f"vector has length {length:g}, it must be 1", param="vector")
+    return vector
+
+
+def _reasons(error: ValidationError) -> str:
+    found: list[Any] = error.errors(include_url=False, include_input=False)
+    lines = [_reason(each) for each in found[:_MAX_REASONS]]
+    more = len(found) - len(lines)
+    return ", ".join([*lines, *([f"and {more} more"] if more else [])])
+
+
+def _reason(found: Any) -> str:
+    # The first part of the place is the kind of line that the reader chose.
+    name = ".".join(str(part) for part in found["loc"][1:])
+    reason = str(found["msg"]).removeprefix("Value error, ")
+    return f"{name}: {reason}" if name else reason

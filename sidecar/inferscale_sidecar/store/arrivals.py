@@ -1,0 +1,232 @@
+"""Writing memories that come from elsewhere, with their ids, times and histories.
+
+Owns what happens when they meet what is here: what is here stays as it is.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from sqlalchemy import delete, insert, select, tuple_, union
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from inferscale_sidecar.core import Limits, Memory
+from inferscale_sidecar.store import arrival_links, quota
+from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.rows import (
+    batched,
+    next_seq,
+    scope_digest,
+    source_digest,
+    superseded_digest,
+    text_digest,
+    vector_blob,
+)
+from inferscale_sidecar.store.schema import embeddings, memories, memory_versions
+from inferscale_sidecar.store.transfer_port import Fate, Link, MovedMemory, Outcome
+
+
+class SqlArrivals:
+    """The writing half of `TransferPort`."""
+
+    _db: Database
+    _limits: Limits
+
+    async def import_memories(
+        self,
+        tenant_id: str,
+        incoming: Sequence[MovedMemory],
+        *,
+        alias: Callable[[str], str],
+        restore: bool = False,
+        dry_run: bool = False,
+    ) -> list[Outcome]:
+        if dry_run:
+            async with self._db.read() as conn:
+                return (await _judge(conn, tenant_id, incoming, alias, restore)).outcomes
+        async with self._db.write() as conn:
+            seq = await next_seq(conn, tenant_id)
+            found = await _judge(conn, tenant_id, incoming, alias, restore)
+            async with self._room(conn, tenant_id, found.rows):
+                await _insert(conn, found.rows, found.arrived, seq)
+        return found.outcomes
+
+    @asynccontextmanager
+    async def _room(
+        self, conn: AsyncConnection, tenant_id: str, rows: Sequence[dict[str, Any]]
+    ) -> AsyncIterator[None]:
+        limits = await quota.limits_of(conn, tenant_id, self._limits)
+        users = {row["user_id"] for row in rows} if limits.memories_per_user else {None}
+        texts = [row["text"] for row in rows]
+        async with AsyncExitStack() as stack:
+            for user in users:
+                room = quota.room(conn, tenant_id, user, self._limits, texts=texts)
+                await stack.enter_async_context(room)
+            yield
+
+    async def import_links(self, tenant_id: str, links: Sequence[Link]) -> int:
+        number = 0
+        async with self._db.write() as conn:
+            seq = await next_seq(conn, tenant_id)
+            for some in batched(links):
+                ids = {i for link in some for i in (link.memory_id, link.target_id)}
+                there = await arrival_links.find(conn, tenant_id, ids)
+                number += await arrival_links.put_sources(conn, some, there)
+                number += await arrival_links.put_successors(conn, some, there, seq)
+        return number
+
+
+class _Judged:
+    """Outcomes of all that came in, and the rows of what is new."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self.rows: list[dict[str, Any]] = []
+        self.arrived: list[MovedMemory] = []
+
+
+async def _judge(
+    conn: AsyncConnection,
+    tenant_id: str,
+    incoming: Sequence[MovedMemory],
+    alias: Callable[[str], str],
+    restore: bool,
+) -> _Judged:
+    ids = [each.memory.id for each in incoming]
+    foreign = await _foreign(conn, tenant_id, ids)
+    ids = [alias(each) if each in foreign else each for each in ids]
+    rows = [_row(tenant_id, i, each.memory) for i, each in zip(ids, incoming, strict=True)]
+    known, gone = await _known(conn, tenant_id, ids)
+    texts = await _texts(conn, tenant_id, rows)
+    judged = _Judged()
+    for row, each in zip(rows, incoming, strict=True):
+        if row["status"] == "source" and (row["scope_key"], row["text_hash"]) in texts:
+            row["text_hash"] = source_digest(row["id"])  # as when a message's text was changed
+        place = (row["scope_key"], row["text_hash"])
+        fate: Fate = "new"
+        if row["id"] in known:
+            fate = "unchanged" if _is_same(known[row["id"]], row) else "differing"
+        elif row["id"] in gone and not restore:
+            fate = "deleted"
+        elif place in texts:
+            fate = "duplicate"
+        judged.outcomes.append(Outcome(fate, texts[place] if fate == "duplicate" else row["id"]))
+        if fate == "new":
+            known[row["id"]] = row
+            texts[place] = row["id"]
+            judged.rows.append(row)
+            judged.arrived.append(each)
+    return judged
+
+
+async def _foreign(conn: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> set[str]:
+    """Those of these ids that another tenant has, or had."""
+    found: set[str] = set()
+    for some in batched(ids):
+        live = select(memories.c.id).where(
+            memories.c.id.in_(some), memories.c.tenant_id != tenant_id
+        )
+        past = select(memory_versions.c.memory_id).where(
+            memory_versions.c.memory_id.in_(some), memory_versions.c.tenant_id != tenant_id
+        )
+        found |= set(await conn.scalars(union(live, past)))
+    return found
+
+
+async def _known(
+    conn: AsyncConnection, tenant_id: str, ids: Sequence[str]
+) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """The tenant's rows with these ids, and the ids that it has deleted."""
+    rows: dict[str, dict[str, Any]] = {}
+    gone: set[str] = set()
+    for some in batched(ids):
+        those = select(memories).where(memories.c.tenant_id == tenant_id, memories.c.id.in_(some))
+        rows |= {row.id: row._asdict() for row in await conn.execute(those)}
+        deleted = select(memory_versions.c.memory_id).where(
+            memory_versions.c.memory_id.in_(some), memory_versions.c.event == "DELETE"
+        )
+        gone |= set(await conn.scalars(deleted))
+    return rows, gone
+
+
+async def _texts(
+    conn: AsyncConnection, tenant_id: str, rows: Sequence[dict[str, Any]]
+) -> dict[tuple[str, str], str]:
+    """Ids of the memories that stand in the places (scope, text) of these rows."""
+    found: dict[tuple[str, str], str] = {}
+    place = tuple_(memories.c.scope_key, memories.c.text_hash)
+    for some in batched(rows, 100):
+        places = [(row["scope_key"], row["text_hash"]) for row in some]
+        query = select(memories.c.scope_key, memories.c.text_hash, memories.c.id).where(
+            memories.c.tenant_id == tenant_id, place.in_(places)
+        )
+        found |= {(key, digest): i for key, digest, i in await conn.execute(query)}
+    return found
+
+
+def _row(tenant_id: str, memory_id: str, memory: Memory) -> dict[str, Any]:
+    digest = {"source": source_digest(memory.text), "superseded": superseded_digest(memory_id)}
+    scope = memory.scope
+    return {
+        "id": memory_id,
+        "tenant_id": tenant_id,
+        "user_id": scope.user_id,
+        "agent_id": scope.agent_id,
+        "run_id": scope.run_id,
+        "owner": scope.owner,
+        "kind": memory.kind,
+        "status": memory.status,
+        "scope_key": scope_digest(scope),
+        "text": memory.text,
+        "text_hash": digest.get(memory.status) or text_digest(memory.text),
+        "version": memory.version,
+        "role": memory.role,
+        "actor_id": memory.actor_id,
+        "said_at": memory.said_at,
+        "metadata": memory.metadata,
+        "created_at": memory.created_at,
+        "updated_at": memory.updated_at,
+    }
+
+
+def _is_same(here: dict[str, Any], there: dict[str, Any]) -> bool:
+    return all(here[name] == there[name] for name in ("scope_key", "text", "version", "metadata"))
+
+
+async def _insert(
+    conn: AsyncConnection,
+    rows: Sequence[dict[str, Any]],
+    arrived: Sequence[MovedMemory],
+    seq: int,
+) -> None:
+    if not rows:
+        return
+    ids = [row["id"] for row in rows]
+    for some in batched(ids):  # what was deleted and comes back has but one history
+        await conn.execute(delete(memory_versions).where(memory_versions.c.memory_id.in_(some)))
+    await conn.execute(insert(memories), [row | {"seq": seq} for row in rows])
+    vectors = [
+        {"memory_id": i, "vector": _blob(each)} for i, each in zip(ids, arrived, strict=True)
+    ]
+    await conn.execute(insert(embeddings), vectors)
+    versions = [
+        {
+            "memory_id": row["id"],
+            "tenant_id": row["tenant_id"],
+            "version": past.version,
+            "event": past.event,
+            "text": past.text,
+            "created_at": past.created_at,
+            "seq": seq,
+        }
+        for row, each in zip(rows, arrived, strict=True)
+        for past in each.versions
+    ]
+    await conn.execute(insert(memory_versions), versions)
+    await quota.count_rows(conn, rows)
+
+
+def _blob(each: MovedMemory) -> bytes:
+    if each.vector is None:
+        raise ValueError(f"memory {each.memory.id} comes without a vector")
+    return vector_blob(each.vector)

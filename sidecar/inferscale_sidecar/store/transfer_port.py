@@ -1,0 +1,102 @@
+"""The port of exports and imports, beside those in `base`; what is said there holds here."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.store.records import Event, Vector
+
+LinkKind = Literal["source", "superseded_by"]
+Fate = Literal["new", "unchanged", "differing", "duplicate", "deleted"]
+"""What becomes of a memory that comes in; see `inferscale.protocol.transfer.ImportResponse`."""
+
+
+@dataclass(frozen=True)
+class PastVersion:
+    """One line of a memory's history, with the time that it had where it comes from."""
+
+    version: int
+    event: Event
+    text: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class MovedMemory:
+    """A memory on its way out or in. `tenant_id` of `memory` is where it comes from."""
+
+    memory: Memory
+    versions: tuple[PastVersion, ...]
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """`source`: the memory comes from the target; `superseded_by`: the target made it untrue."""
+
+    kind: LinkKind
+    memory_id: str
+    target_id: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a memory that came in, and the id under which it is known here."""
+
+    fate: Fate
+    memory_id: str
+
+
+class Snapshot(Protocol):
+    """A tenant, or a scope of it, at one moment."""
+
+    def memories(self, *, with_vectors: bool = False) -> AsyncIterator[list[MovedMemory]]:
+        """All of them with their histories, in creation order, in batches."""
+
+    def links(self) -> AsyncIterator[list[Link]]:
+        """All links of these memories, in batches, in the order of the memories."""
+
+
+class TransferPort(Protocol):
+    """Memories as they are, from one database to another. Both directions in constant memory."""
+
+    def snapshot(
+        self, tenant_id: str, scope: Scope | None
+    ) -> AbstractAsyncContextManager[Snapshot]:
+        """Read a scope, or with None the whole tenant. What is written meanwhile is not seen."""
+
+    async def bound_embedder(self) -> str | None:
+        """What the stored vectors come from; None while there is nothing."""
+
+    async def import_memories(
+        self,
+        tenant_id: str,
+        incoming: Sequence[MovedMemory],
+        *,
+        alias: Callable[[str], str],
+        restore: bool = False,
+        dry_run: bool = False,
+    ) -> list[Outcome]:
+        """Store those that are new here, in one transaction; one outcome each, in order.
+
+        Ids, times and histories are kept. An id that another tenant of this database has, or had,
+        gives way to `alias(id)`.
+
+        Args:
+            restore: also those that were deleted here.
+            dry_run: write nothing, and need no vectors.
+
+        Raises:
+            ValueError: a new memory without a vector.
+            TooLarge, QuotaExceeded: more than the tenant may have.
+        """
+
+    async def import_links(self, tenant_id: str, links: Sequence[Link]) -> int:
+        """Store links between memories of the tenant; returns how many were new.
+
+        A source that does not exist is left out. Who superseded a memory is kept even if that one
+        was deleted, but never changed.
+        """
