@@ -1,8 +1,8 @@
 """The distribution: a light base, every package typed and shipped, fast and honest entry points."""
 
+import os
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -67,16 +67,21 @@ def test_dependencies_have_upper_and_lower_bounds() -> None:
 
 
 def test_the_command_starts_quickly() -> None:
-    """300 ms on a quiet machine; the best of five, with room for a busy one."""
+    """300 ms of processor time, which a busy machine does not stretch; the best of five."""
     times = []
     for _ in range(5):
-        started = time.perf_counter()
+        before = os.times()
         subprocess.run(
             [sys.executable, "-m", "inferscale_sidecar.cli", "--help"],
             check=True,
             capture_output=True,
         )
-        times.append(time.perf_counter() - started)
+        after = os.times()
+        times.append(
+            after.children_user
+            - before.children_user
+            + (after.children_system - before.children_system)
+        )
     assert min(times) < 0.6
 
 
