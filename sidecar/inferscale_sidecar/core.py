@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 from inferscale.protocol.memory import KvState, MemoryKind, MemoryStatus
@@ -44,6 +45,13 @@ class Scope:
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+
+    @property
+    def parts(self) -> "list[Scope]":
+        """Every scope that is made of some of the given ids, this one included."""
+        ids = (self.user_id, self.agent_id, self.run_id)
+        chosen = product(*((None, value) if value is not None else (None,) for value in ids))
+        return [Scope(*some) for some in chosen if any(some)]
 
     @property
     def owner(self) -> str:
@@ -104,8 +112,41 @@ class CompositionItem:
 
 
 @dataclass(frozen=True)
+class Block:
+    """Pinned text. It is part of each composition whose ids include all ids of one of `scopes`.
+
+    `version` counts changes of what is shown; `limit` is in characters.
+    """
+
+    id: str
+    tenant_id: str
+    label: str
+    value: str
+    version: int
+    limit: int
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    updated_at: datetime
+    description: str | None = None
+    read_only: bool = False
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class PinnedBlock:
+    """A version of a block in a composition, frozen."""
+
+    block_id: str
+    version: int
+    label: str
+    value: str
+    description: str | None = None
+
+
+@dataclass(frozen=True)
 class Composition:
-    """What a handle stands for: an ordered list, best last, that always renders the same."""
+    """What a handle stands for: pinned blocks, then an ordered list, best last. Both always render
+    the same."""
 
     handle: str
     tenant_id: str
@@ -113,6 +154,7 @@ class Composition:
     items: tuple[CompositionItem, ...]
     created_at: datetime
     expires_at: datetime
+    blocks: tuple[PinnedBlock, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ ITEM_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 OPERATIONS = (
     *("add", "get", "list", "search", "update", "delete", "history", "recall", "resolve"),
     "documents",
+    *("block_read", "block_write"),
 )
 OUTCOMES = ("ok", "invalid", "not_found", "conflict", "limited", "unsupported", "error")
 STAGES = ("embed", "search", "compose")
@@ -39,6 +40,7 @@ SOURCES = ("injected", "native", "prefilled")
 _OUTCOME_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (errors.InvalidInput, "invalid"),
     (errors.TooLarge, "invalid"),
+    (errors.PermissionDenied, "invalid"),
     (errors.NotFound, "not_found"),
     (errors.Conflict, "conflict"),
     (errors.QuotaExceeded, "limited"),

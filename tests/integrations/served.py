@@ -35,6 +35,7 @@ from inferscale_sidecar.compose.frame import MemoryFrame
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.chat import ChatService
 from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
@@ -161,6 +162,7 @@ async def serve(folder: Path) -> None:
     app = create_app(
         memory=MemoryService(store, embedder, searcher, metrics),
         recall=recall,
+        blocks=BlockService(store, metrics),
         tenants=TenantService(store, metrics),
         metrics=metrics,
         readiness=lambda: ReadyState(True, {}),

@@ -12,6 +12,7 @@ import pytest
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
@@ -48,6 +49,7 @@ class World:
     clock: Clock
     memory: MemoryService
     recall: RecallService
+    blocks: BlockService
     tenants: TenantService
     tenant: Tenant
     other: Tenant
@@ -107,11 +109,19 @@ def create_world(store: SqlStore, clock: Clock) -> Callable[[Tenant, Tenant], Wo
             fingerprint=lambda: FINGERPRINT,
         )
         recall = RecallService(
-            store, searcher, ListFrame(), metrics, fingerprint=lambda: FINGERPRINT, clock=clock
+            store,
+            searcher,
+            ListFrame(),
+            metrics,
+            fingerprint=lambda: FINGERPRINT,
+            count_tokens=lambda text: len(text.split()),
+            clock=clock,
         )
+        blocks = BlockService(store, metrics, on_write=lambda: writes.append(None))
         tenants = TenantService(store, metrics)
         return World(
-            *(store, embedder, metrics, clock, memory, recall, tenants, tenant, other, writes),
+            *(store, embedder, metrics, clock, memory, recall, blocks),
+            *(tenants, tenant, other, writes),
             documents=DocumentService(store, embedder, metrics, clock=clock),
         )
 

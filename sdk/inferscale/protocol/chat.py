@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from inferscale.protocol.memory import MAX_RECALL_ITEMS, Scope, Text, Wire
+from inferscale.protocol.memory import MAX_RECALL_ITEMS, MaxTokens, Scope, Text, Wire
 
 REPORT_HEADER = "x-inferscale-request-id"
 """Response header that names the report of a request, for clients that stream."""
@@ -25,6 +25,7 @@ class MemoryField(Scope):
     k: int = Field(default=20, ge=0, le=MAX_RECALL_ITEMS)
     threshold: float | None = Field(default=None, ge=-1, le=1)
     filters: dict[str, Any] | None = None
+    max_tokens: MaxTokens | None = None
     inject: bool = True
     """False: put the same text into the prompt, but let vLLM prefill it (the comparison arm)."""
     fidelity: Fidelity = "balanced"
@@ -54,6 +55,8 @@ class MemoryReport(Wire):
     request_id: str
     handle: str | None = None
     items: int = 0
+    blocks: int = 0
+    """Pinned blocks before the items; they are never injected, but prefilled exactly."""
     mode: Literal["injected", "partial", "text", "none"]
     """injected: all items that may be were; partial: some; text: prefilled; none: nothing found."""
     reason: str | None = None

@@ -14,8 +14,10 @@ from inferscale.protocol.values import MAX_RECALL_ITEMS as MAX_RECALL_ITEMS
 from inferscale.protocol.values import MAX_TEXT_BYTES as MAX_TEXT_BYTES
 from inferscale.protocol.values import AddStatus as AddStatus
 from inferscale.protocol.values import ExtractionState as ExtractionState
+from inferscale.protocol.values import HandleBlock as HandleBlock
 from inferscale.protocol.values import Id as Id
 from inferscale.protocol.values import KvState as KvState
+from inferscale.protocol.values import MaxTokens as MaxTokens
 from inferscale.protocol.values import MemoryKind as MemoryKind
 from inferscale.protocol.values import MemoryStatus as MemoryStatus
 from inferscale.protocol.values import SearchMode as SearchMode
@@ -190,13 +192,20 @@ class DeleteRequest(Scope):
 
 class DeleteResponse(BaseModel):
     """The receipt: `deleted` memories, `kv_items` encoded items dropped from the bank, `sources`
-    messages that the memories came from, `embeddings`, and `handle_items` lines of handles."""
+    messages that the memories came from, `embeddings`, and `handle_items` lines of handles.
+
+    With a whole scope go its `threads` with their `messages`, and pinned `blocks`; one that is
+    attached elsewhere too is only detached (`detached_blocks`)."""
 
     deleted: int
     kv_items: int = 0
     sources: int = 0
     embeddings: int = 0
     handle_items: int = 0
+    blocks: int = 0
+    detached_blocks: int = 0
+    threads: int = 0
+    messages: int = 0
 
 
 class DeleteWhereResponse(DeleteResponse):
@@ -233,6 +242,7 @@ class RecallRequest(Scope):
     """How much a hit loses for being like a better one: 0 not at all, 1 nothing else counts."""
     recency_days: float | None = Field(default=None, gt=0, le=36_500)
     """Prefer what is new: after so many days the bonus is half. None: age does not count."""
+    max_tokens: MaxTokens | None = None
     ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
 
 
@@ -251,6 +261,8 @@ class HandleResponse(BaseModel):
     agent_id: str | None = None
     run_id: str | None = None
     items: list[HandleItem]
+    blocks: list[HandleBlock] = []
+    """The pinned blocks, in the order in which they are shown before the items."""
     text: str
     created_at: datetime
     expires_at: datetime

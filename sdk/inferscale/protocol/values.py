@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 MAX_ID_CHARS = 256
 MAX_TEXT_BYTES = 65_536
@@ -38,16 +38,21 @@ def _check_id(value: str) -> str:
     return value
 
 
-def check_text(value: str) -> str:
-    """Text that every store and tokenizer can hold: valid Unicode, no NUL, not blank."""
+def size_of(value: str) -> int:
+    """Bytes of a text that every store and tokenizer can hold: valid Unicode, no NUL."""
     if "\x00" in value:
         raise ValueError("text contains NUL (U+0000); remove it before storing")
     try:
-        size_bytes = len(value.encode("utf-8"))
+        return len(value.encode("utf-8"))
     except UnicodeEncodeError as error:
         raise ValueError(
             f"text contains a lone surrogate at index {error.start}; send valid Unicode"
         ) from error
+
+
+def check_text(value: str) -> str:
+    """Text that can be a memory: valid Unicode, no NUL, not too long, not blank."""
+    size_bytes = size_of(value)
     if size_bytes > MAX_TEXT_BYTES:
         raise ValueError(
             f"text is {size_bytes} bytes, the limit is {MAX_TEXT_BYTES}; "
@@ -60,3 +65,14 @@ def check_text(value: str) -> str:
 
 Id = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_check_id)]
 Text = Annotated[str, AfterValidator(check_text)]
+MaxTokens = Annotated[int, Field(ge=1)]
+"""At most so many tokens of memory in the prompt: pinned blocks first, then the best items."""
+
+
+class HandleBlock(BaseModel):
+    """A pinned block in a composition, in the version in which it is shown there."""
+
+    id: str
+    version: int
+    label: str
+    value: str

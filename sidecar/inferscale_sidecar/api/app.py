@@ -9,12 +9,14 @@ from fastapi import APIRouter, FastAPI
 from inferscale._version import __version__
 from inferscale_sidecar.api import problem
 from inferscale_sidecar.api.middleware import DEFAULT_MAX_BODY_BYTES, Boundary
+from inferscale_sidecar.api.routes.blocks import create_block_router
 from inferscale_sidecar.api.routes.health import Readiness, create_health_router
 from inferscale_sidecar.api.routes.memory import create_memory_router
 from inferscale_sidecar.api.routes.recall import create_recall_router
 from inferscale_sidecar.api.routes.tenant import create_tenant_router
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.admission import Admission
+from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.tenant import TenantService
@@ -62,6 +64,7 @@ def create_app(
     *,
     memory: MemoryService,
     recall: RecallService,
+    blocks: BlockService,
     tenants: TenantService,
     metrics: Metrics,
     readiness: Readiness,
@@ -73,7 +76,7 @@ def create_app(
     """The ASGI application.
 
     Args:
-        memory, recall, tenants: the services behind the routes.
+        memory, recall, blocks, tenants: the services behind the routes.
         metrics: what `/metrics` shows.
         readiness: what `/ready` answers.
         admission: counts requests against tenants' limits; a new one if None.
@@ -97,6 +100,7 @@ def create_app(
         create_health_router(readiness=readiness, metrics=metrics, recall=recall),
         create_memory_router(memory),
         create_recall_router(recall),
+        create_block_router(blocks),
         create_tenant_router(tenants),
         *extra_routers,
     ):

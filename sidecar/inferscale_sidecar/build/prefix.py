@@ -1,7 +1,8 @@
 """Prefix ahead: exact KV of what stands before the first memory, built before it is needed.
 
-Owns which prefixes the engine is known to hold. Invariant: it only ever saves time; whatever fails
-or takes too long here, the request goes on and is prefilled.
+Owns which prefixes the engine is known to hold. Invariants: it only ever saves time; whatever fails
+or takes too long here, the request goes on and is prefilled. What the engine keeps of pinned blocks
+is written down, so that it goes when they go.
 """
 
 import asyncio
@@ -9,12 +10,12 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from inferscale_sidecar.build.send import send_build
 from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.compose.keys import tenant_tag
-from inferscale_sidecar.core import Tenant
+from inferscale_sidecar.core import PinnedBlock, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.errors import SidecarError
 
@@ -25,21 +26,41 @@ MAX_KNOWN = 1024
 _PROBE = "Wren Quillfeather paints lighthouses."
 
 
+class PrefixLedger(Protocol):
+    """What the warmer needs of the store."""
+
+    async def put_block_prefixes(
+        self, fingerprint: str, block_ids: Sequence[str], keys: Sequence[str]
+    ) -> None: ...
+
+
 class PrefixWarmer:
     """Makes the engine hold a prefix. Safe to call from many requests at once.
 
     Args:
         engine: where to.
+        ledger: told which keys hold the text of which pinned blocks; None if there are none.
         max_wait_s: how long a request may be held up by a prefix that is new.
     """
 
-    def __init__(self, engine: Engine, *, max_wait_s: float = MAX_WAIT_S) -> None:
-        self._engine, self._max_wait_s = engine, max_wait_s
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        ledger: PrefixLedger | None = None,
+        max_wait_s: float = MAX_WAIT_S,
+    ) -> None:
+        self._engine, self._ledger, self._max_wait_s = engine, ledger, max_wait_s
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._running: dict[bytes, asyncio.Task[None]] = {}
 
     async def ensure(
-        self, tenant: Tenant, prefix_ids: Sequence[int], *, cache_salt: str | None = None
+        self,
+        tenant: Tenant,
+        prefix_ids: Sequence[int],
+        *,
+        cache_salt: str | None = None,
+        pinned: Sequence[PinnedBlock] = (),
     ) -> bool:
         """Builds the prefix unless it is known; returns whether the engine holds it now.
 
@@ -47,6 +68,7 @@ class PrefixWarmer:
             tenant: prefixes are never shared between tenants.
             prefix_ids: all token ids before the first item.
             cache_salt: of the request that is to come, so that it finds the blocks as well.
+            pinned: the blocks whose text is in it.
         """
         name = _name(tenant, prefix_ids)
         if name in self._known:
@@ -54,7 +76,9 @@ class PrefixWarmer:
             return True
         task = self._running.get(name)
         if task is None:
-            task = asyncio.create_task(self._build(name, tenant, tuple(prefix_ids), cache_salt))
+            block_ids = tuple(block.block_id for block in pinned)
+            work = self._build(name, tenant, tuple(prefix_ids), cache_salt, block_ids)
+            task = asyncio.create_task(work)
             self._running[name] = task
             task.add_done_callback(lambda _: self._running.pop(name, None))
         await asyncio.wait({task}, timeout=self._max_wait_s)
@@ -76,10 +100,15 @@ class PrefixWarmer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _build(
-        self, name: bytes, tenant: Tenant, ids: tuple[int, ...], salt: str | None
+        self,
+        name: bytes,
+        tenant: Tenant,
+        ids: tuple[int, ...],
+        salt: str | None,
+        block_ids: tuple[str, ...],
     ) -> None:
         try:
-            await send_build(
+            stored = await send_build(
                 self._engine,
                 (*ids, ids[-1]),  # the last token of a prompt is not captured, whatever it is
                 tag=tenant_tag(tenant),
@@ -90,6 +119,9 @@ class PrefixWarmer:
         except SidecarError as error:
             log.warning("prefix of %d tokens not built ahead: %s", len(ids), error)
             return
+        if self._ledger and block_ids and stored:
+            fingerprint = self._engine.fingerprint
+            await self._ledger.put_block_prefixes(fingerprint, block_ids, sorted(stored))
         self._known[name] = None
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
@@ -98,8 +130,8 @@ class PrefixWarmer:
 class PrefixFinder:
     """Token ids of everything before the first item, as the engine itself renders it.
 
-    The engine is asked once per system message and tool list; parts, tools and template options are
-    rendered there and nowhere else, so nothing can disagree.
+    The engine is asked once per system message, tool list and pinned blocks; parts, tools and
+    template options are rendered there and nowhere else, so nothing can disagree.
 
     Args:
         engine: asked through `/tokenize`.
@@ -112,22 +144,26 @@ class PrefixFinder:
         self._found: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
     async def for_chat(
-        self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+        pinned: Sequence[PinnedBlock] = (),
     ) -> tuple[int, ...]:
         """Prefix of a chat request; empty if it cannot be told.
 
         Args:
             messages: the client's own, without memory.
             options: the fields of the request that change what the template writes.
+            pinned: blocks that stand before the items.
         """
-        block = self._frame.render([_PROBE])
+        block = self._frame.render([_PROBE], pinned)
         head = _leading(messages, self._placement == "user")
         placed = self._frame.place(head, block, placement=self._placement)
         return await self._ask({"messages": placed, **options})
 
-    async def for_prompt(self) -> tuple[int, ...]:
+    async def for_prompt(self, pinned: Sequence[PinnedBlock] = ()) -> tuple[int, ...]:
         """Prefix of a plain completion."""
-        return await self._ask({"prompt": self._frame.render([_PROBE])})
+        return await self._ask({"prompt": self._frame.render([_PROBE], pinned)})
 
     async def _ask(self, body: Mapping[str, Any]) -> tuple[int, ...]:
         name = hashlib.sha256(repr((self._engine.fingerprint, body)).encode("utf-8", "replace"))

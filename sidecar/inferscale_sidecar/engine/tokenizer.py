@@ -94,6 +94,10 @@ class ChatTokenizer:
         encoding = self._raw.encode(text, add_special_tokens=False)
         return Encoded(tuple(encoding.ids), tuple(encoding.offsets))
 
+    def count(self, text: str) -> int:
+        """How many tokens a text has, with no special tokens added."""
+        return len(self._raw.encode(text, add_special_tokens=False).ids)
+
     def leading_ids(self) -> tuple[int, ...]:
         """What the tokenizer puts before a plain (not chat) prompt, e.g. `<bos>`."""
         probe = "a"

@@ -3,9 +3,14 @@
 import re
 
 from inferscale_sidecar.compose.frame import FOOTER, HEADING
+from inferscale_sidecar.compose.pinned import PINNED_FOOTER, PINNED_HEADING
 
 _BLOCK = re.compile(
-    re.escape(HEADING.strip()) + r".*?(?:" + re.escape(FOOTER) + r"|\Z)", re.DOTALL | re.IGNORECASE
+    "|".join(
+        f"{re.escape(heading.strip())}.*?(?:{re.escape(footer)}|\\Z)"
+        for heading, footer in ((PINNED_HEADING, PINNED_FOOTER), (HEADING, FOOTER))
+    ),
+    re.DOTALL | re.IGNORECASE,
 )
 
 

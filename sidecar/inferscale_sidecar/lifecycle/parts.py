@@ -28,6 +28,7 @@ from inferscale_sidecar.extract import LlmExtractor
 from inferscale_sidecar.extract.chat_model import ChatModel, EngineChatModel, OpenAiChatModel
 from inferscale_sidecar.extract.judge import LlmJudge
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.chat import ChatService
 from inferscale_sidecar.service.chat_metrics import MetricsRecorder
 from inferscale_sidecar.service.documents import DocumentService
@@ -59,6 +60,7 @@ class Services:
 
     memory: MemoryService
     recall: RecallService
+    blocks: BlockService
     tenants: TenantService
     chat: ChatService
     metrics: Metrics
@@ -92,7 +94,7 @@ def make_builder(
         log.warning("%s", error)
         return None
     lists = ListTokenizer.for_model(tokenizer)
-    warmer = PrefixWarmer(engine)
+    warmer = PrefixWarmer(engine, ledger=store)
     limits = _limits(config)
     queue = BuildQueue(
         store,
@@ -197,7 +199,13 @@ def make_services(
     )
     frame = builder.lists.frame if builder else MemoryFrame()
     recall = RecallService(
-        store, searcher, frame, metrics, fingerprint=fingerprint, is_kv_off=is_kv_off
+        store,
+        searcher,
+        frame,
+        metrics,
+        fingerprint=fingerprint,
+        is_kv_off=is_kv_off,
+        count_tokens=builder.tokenizer.count if builder else None,
     )
     chat = ChatService(
         engine,
@@ -210,10 +218,21 @@ def make_services(
         warmer=builder.warmer if builder else None,
         suspects=builder.queue if builder else None,
     )
+    blocks = BlockService(store, metrics, on_write=on_write)
     tenants = TenantService(store, metrics, auth=config.auth.mode)
     documents = DocumentService(store, embedder, metrics)
     transfer = TransferService(store, embedder, on_write=on_write)
-    return Services(memory, recall, tenants, chat, metrics, facts, documents, transfer)
+    return Services(
+        memory=memory,
+        recall=recall,
+        blocks=blocks,
+        tenants=tenants,
+        chat=chat,
+        metrics=metrics,
+        facts=facts,
+        documents=documents,
+        transfer=transfer,
+    )
 
 
 def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAPI:
@@ -221,6 +240,7 @@ def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAP
     return create_app(
         memory=services.memory,
         recall=services.recall,
+        blocks=services.blocks,
         tenants=services.tenants,
         metrics=services.metrics,
         readiness=readiness,

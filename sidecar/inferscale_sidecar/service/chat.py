@@ -110,7 +110,7 @@ class ChatService:
         if field is not None:
             composition = await self._composition(tenant, field, endpoint, sent)
             plan = await self._plan(tenant, field, composition)
-            if plan.items:
+            if plan.items or plan.blocks:
                 plan = await self._compose(tenant, endpoint, sent, composition, plan)
             self.reports.open(plan)
         return PreparedRequest(PATHS[endpoint], encoded(sent), bool(sent.get("stream")), plan)
@@ -127,6 +127,7 @@ class ChatService:
             k=field.k,
             threshold=field.threshold,
             filters=field.filters,
+            max_tokens=field.max_tokens,
             keep=False,
         )
 
@@ -153,6 +154,7 @@ class ChatService:
             tenant_id=tenant.id,
             handle=field.handle,
             items=len(items),
+            blocks=len(composition.blocks),
             injectable=len(head),
             keys=tuple(keys),
             reason=reason,
@@ -167,21 +169,22 @@ class ChatService:
         plan: MemoryPlan,
     ) -> MemoryPlan:
         """Puts the block into the body's text, and what is to be injected beside it."""
-        block = self._frame.render([item.text for item in composition.items])
+        pinned = composition.blocks
+        block = self._frame.render([item.text for item in composition.items], pinned)
         prefix: tuple[int, ...] = ()
         if endpoint == "chat":
             messages = messages_of(body)
             body["messages"] = self._frame.place(messages, block, placement=self._placement)
             if self._finder and plan.keys:
-                prefix = await self._finder.for_chat(messages, template_options(body))
+                prefix = await self._finder.for_chat(messages, template_options(body), pinned)
         else:
             body["prompt"] = self._frame.prepend(prompt_of(body), block)
             if self._finder and plan.keys:
-                prefix = await self._finder.for_prompt()
-        if plan.reason is not None:
+                prefix = await self._finder.for_prompt(pinned)
+        if plan.reason is not None or not plan.items:
             return plan
         if prefix and self._warmer:
-            await self._warmer.ensure(tenant, prefix, cache_salt=body["cache_salt"])
+            await self._warmer.ensure(tenant, prefix, cache_salt=body["cache_salt"], pinned=pinned)
         ours = inject_params(
             self._engine.secret,
             request_id=plan.request_id,

@@ -18,6 +18,7 @@ class Recall(Protocol):
         k: int,
         threshold: float | None,
         filters: Mapping[str, Any] | None,
+        max_tokens: int | None,
         keep: bool,
     ) -> Composition: ...
 

@@ -28,6 +28,7 @@ class MemoryPlan:
         request_id: names the report.
         handle: of the composition.
         items: number of items in the prompt.
+        blocks: number of pinned blocks before them.
         injectable: how many of them may be injected (all but the exact suffix).
         keys: of those that are asked to be injected, in prompt order.
         prefix_ids: tokens before the first item, if known.
@@ -38,6 +39,7 @@ class MemoryPlan:
     tenant_id: str
     handle: str | None
     items: int
+    blocks: int = 0
     injectable: int = 0
     keys: tuple[str, ...] = ()
     prefix_ids: tuple[int, ...] = ()
@@ -55,7 +57,11 @@ def report_of(
         usage: the answer's `usage`: it counts tokens where the connector was not asked.
     """
     report = MemoryReport(
-        request_id=plan.request_id, handle=plan.handle, items=plan.items, mode="text"
+        request_id=plan.request_id,
+        handle=plan.handle,
+        items=plan.items,
+        blocks=plan.blocks,
+        mode="text",
     )
     if engine is not None:
         report.tokens = TokenCounts(
@@ -66,7 +72,7 @@ def report_of(
         report.tokens = _from_usage(usage)
         report.reason = plan.reason
     if plan.items == 0:
-        report.mode, report.reason = "none", None
+        report.mode, report.reason = "text" if plan.blocks else "none", None
     elif engine is not None and plan.keys:
         report.mode, report.reason = _mode(plan, engine)
     return report

@@ -118,11 +118,11 @@ class MemoryService(MemoryAdder):
             return removed
 
     async def delete_all(self, tenant: Tenant, scope: Scope) -> Removed:
-        """Remove all memories of a scope. Raises InvalidInput without one."""
+        """Remove all memories and blocks of a scope. Raises InvalidInput without one."""
         with self._metrics.operation("delete"):
             need_scope(scope)
             removed = await self._store.delete_scope(tenant.id, scope)
-            if removed.memories:
+            if removed != Removed(0, 0):
                 self._on_write()
             return removed
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Scope, Tenant
+from inferscale_sidecar.store.block_port import BlockPort
 from inferscale_sidecar.store.document_port import DocumentPort
 from inferscale_sidecar.store.extraction_port import ExtractionPort
 from inferscale_sidecar.store.limit_port import LimitPort
@@ -106,7 +107,8 @@ class MemoryPort(Protocol):
         """The same for those of these ids that there are, in one transaction."""
 
     async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
-        """The same for all memories of a scope, in the same number of statements."""
+        """The same for all memories of a scope, in the same number of statements, and for blocks
+        that are attached to it: those that are attached elsewhere too are only detached."""
 
     async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
         """What happened to a memory, oldest first; empty if it never existed."""
@@ -174,8 +176,8 @@ class HandlePort(Protocol):
         """Keep a composition until it expires."""
 
     async def get_handle(self, tenant_id: str, handle_id: str) -> Composition | None:
-        """The composition without items deleted or updated since; None if unknown, foreign or
-        expired, which look the same."""
+        """The composition without items deleted or updated since, and without blocks deleted or
+        detached since; None if unknown, foreign or expired, which look the same."""
 
     async def count_handles(self, now: datetime) -> int:
         """Number of handles that have not expired, of all tenants."""
@@ -214,6 +216,7 @@ class MemoryStore(
     ExtractionPort,
     KvPort,
     NeighbourPort,
+    BlockPort,
     HandlePort,
     DocumentPort,
     TransferPort,

@@ -1,15 +1,19 @@
 """Handles in SQL. They keep ids, versions and scores; text is joined from the live memories.
 
-Invariant: what was deleted or updated since is not in a composition read from here, because there
-is no second copy of its text.
+Invariant: what was deleted since is not in a composition read from here, because there is no second
+copy of its text; nor is a memory that was updated, or a block that was detached. A block that was
+changed stands there in its old version, which its history has.
 """
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Row, Select, delete, func, insert, select
 
-from inferscale_sidecar.core import Composition, CompositionItem, Scope
+from inferscale_sidecar.core import Composition, CompositionItem, PinnedBlock, Scope
+from inferscale_sidecar.store.block_rows import shown_in
+from inferscale_sidecar.store.block_tables import block_scopes, block_versions, handle_blocks
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import is_searchable
 from inferscale_sidecar.store.schema import handle_items, handles, memories
@@ -41,11 +45,21 @@ class SqlHandles:
             }
             for position, item in enumerate(composition.items)
         ]
+        pinned = [
+            {
+                "handle_id": composition.handle,
+                "position": position,
+                "block_id": block.block_id,
+                "version": block.version,
+            }
+            for position, block in enumerate(composition.blocks)
+        ]
         async with self._db.write(is_truth=False) as conn:
             await conn.execute(delete(handles).where(handles.c.expires_at <= self._clock()))
             await conn.execute(insert(handles).values(row))
-            if items:
-                await conn.execute(insert(handle_items), items)
+            for table, rows in ((handle_items, items), (handle_blocks, pinned)):
+                if rows:
+                    await conn.execute(insert(table), rows)
 
     async def get_handle(self, tenant_id: str, handle_id: str) -> Composition | None:
         live = (memories.c.id == handle_items.c.memory_id) & (
@@ -73,10 +87,37 @@ class SqlHandles:
                 CompositionItem(line.memory_id, line.version, line.text, line.score)
                 for line in await conn.execute(lines)
             )
-        scope = Scope(row.user_id, row.agent_id, row.run_id)
-        return Composition(row.id, row.tenant_id, scope, items, row.created_at, row.expires_at)
+            scope = Scope(row.user_id, row.agent_id, row.run_id)
+            pinned = tuple([PinnedBlock(*each) for each in await conn.execute(_pinned(row, scope))])
+        ends = (row.created_at, row.expires_at)
+        return Composition(row.id, row.tenant_id, scope, items, *ends, pinned)
 
     async def count_handles(self, now: datetime) -> int:
         query = select(func.count()).select_from(handles).where(handles.c.expires_at > now)
         async with self._db.read() as conn:
             return await conn.scalar(query) or 0
+
+
+def _pinned(handle: Row[Any], scope: Scope) -> Select[Any]:
+    """The blocks of a handle that are there still, and still attached, as they were then."""
+    same = (block_versions.c.block_id == handle_blocks.c.block_id) & (
+        block_versions.c.version == handle_blocks.c.version
+    )
+    attached = select(block_scopes.c.block_id).where(shown_in(handle.tenant_id, scope))
+    return (
+        select(
+            block_versions.c.block_id,
+            block_versions.c.version,
+            block_versions.c.label,
+            block_versions.c.value,
+            block_versions.c.description,
+        )
+        .join(handle_blocks, same)
+        .where(
+            handle_blocks.c.handle_id == handle.id,
+            block_versions.c.tenant_id == handle.tenant_id,
+            block_versions.c.event != "DELETE",
+            handle_blocks.c.block_id.in_(attached),
+        )
+        .order_by(handle_blocks.c.position)
+    )

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Select, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale_sidecar.store.block_tables import block_versions, blocks
 from inferscale_sidecar.store.columns import num_bytes
 from inferscale_sidecar.store.schema import (
     embeddings,
@@ -52,9 +53,27 @@ def _checks() -> dict[str, Select[Any]]:
         "KV items of a version that is not current": select(kv_items.c.memory_id).where(
             ~current.exists()
         ),
+        **_block_checks(),
         "KV items encoded behind a memory that is gone": select(
             kv_item_contexts.c.kv_item_id
         ).where(kv_item_contexts.c.memory_id.not_in(live)),
+    }
+
+
+def _block_checks() -> dict[str, Select[Any]]:
+    live = select(blocks.c.id)
+    newest = and_(
+        block_versions.c.block_id == blocks.c.id,
+        block_versions.c.version == blocks.c.version,
+        block_versions.c.value == blocks.c.value,
+    )
+    return {
+        "blocks whose value is not in their history": select(blocks.c.id).where(
+            ~select(block_versions.c.block_id).where(newest).exists()
+        ),
+        "deleted blocks whose value is left in the history": select(
+            block_versions.c.block_id
+        ).where(block_versions.c.block_id.not_in(live), block_versions.c.value.is_not(None)),
     }
 
 

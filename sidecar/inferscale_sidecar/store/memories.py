@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Limits, Memory, Scope
 from inferscale_sidecar.errors import Conflict
-from inferscale_sidecar.store import memory_rows, quota, removal
+from inferscale_sidecar.store import block_removal, memory_rows, quota, removal
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.fact_rows import sources_of
 from inferscale_sidecar.store.idempotency import find_results, keep_results
@@ -127,8 +127,9 @@ class SqlMemories:
     async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
         condition = in_scope(tenant_id, scope)
         async with self._db.write() as conn:
-            seq = await next_seq(conn, tenant_id)
-            return await removal.remove(conn, condition, seq=seq, now=self._clock())
+            seq, now = await next_seq(conn, tenant_id), self._clock()
+            removed = await removal.remove(conn, condition, seq=seq, now=now)
+            return removed + await block_removal.remove_scope(conn, tenant_id, scope, now)
 
 
 async def _new_version(

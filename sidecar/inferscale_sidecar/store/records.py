@@ -102,13 +102,18 @@ class Page:
 
 @dataclass(frozen=True)
 class Removed:
-    """Counts of what a deletion took away. `sources` are messages kept beside their facts."""
+    """Counts of what a deletion took away. `sources` are messages kept beside their facts,
+    `messages` those of threads, `detached_blocks` those that stay because they are shared."""
 
     memories: int
     kv_items: int
     sources: int = 0
     embeddings: int = 0
     handle_items: int = 0
+    blocks: int = 0
+    detached_blocks: int = 0
+    threads: int = 0
+    messages: int = 0
 
     def __add__(self, other: "Removed") -> "Removed":
         mine, theirs = astuple(self), astuple(other)

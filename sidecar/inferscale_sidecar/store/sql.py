@@ -9,6 +9,7 @@ from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import build_rows, migrations
 from inferscale_sidecar.store.arrivals import SqlArrivals
+from inferscale_sidecar.store.blocks import SqlBlocks
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.documents import SqlDocuments
 from inferscale_sidecar.store.extractions import SqlExtractions
@@ -39,6 +40,7 @@ class SqlStore(
     SqlExtractions,
     SqlKv,
     SqlNeighbours,
+    SqlBlocks,
     SqlHandles,
     SqlDocuments,
     SqlTenants,

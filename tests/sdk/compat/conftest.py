@@ -20,6 +20,7 @@ from inferscale_sidecar.api.routes.health import ReadyState
 from inferscale_sidecar.compose.frame import MemoryFrame
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
@@ -66,6 +67,7 @@ class Sidecar:
         app = create_app(
             memory=MemoryService(self._store, embedder, searcher, metrics),
             recall=RecallService(self._store, searcher, MemoryFrame(), metrics),
+            blocks=BlockService(self._store, metrics),
             tenants=self.tenants,
             metrics=metrics,
             readiness=lambda: ReadyState(True, {}),

@@ -29,6 +29,7 @@ def create(world: Any, state: dict[str, ReadyState]) -> Callable[..., FastAPI]:
         return create_app(
             memory=world.memory,
             recall=world.recall,
+            blocks=world.blocks,
             tenants=world.tenants,
             metrics=world.metrics,
             readiness=lambda: state["now"],

@@ -15,6 +15,7 @@ class FakeStore:
         self.failures: dict[tuple[str, int], list[str]] = {}
         self.purges: list[str] = []
         self.marked: list[BuildItem] = []
+        self.prefixes: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
 
     def add(self, *texts: str, owner: str = "user:alice", tenant: str = "acme") -> list[BuildItem]:
         made = []
@@ -23,6 +24,11 @@ class FakeStore:
             self.live[item.memory_id, 1] = item
             made.append(item)
         return made
+
+    async def put_block_prefixes(
+        self, fingerprint: str, block_ids: Sequence[str], keys: Sequence[str]
+    ) -> None:
+        self.prefixes.append((fingerprint, tuple(block_ids), tuple(keys)))
 
     def drop(self, item: BuildItem) -> None:
         """Deletes a memory; what was encoded behind it goes with it."""

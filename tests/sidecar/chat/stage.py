@@ -15,7 +15,7 @@ from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
 from inferscale_sidecar.build.queue import BuildQueue
-from inferscale_sidecar.core import Composition, CompositionItem, Scope, Tenant
+from inferscale_sidecar.core import Composition, CompositionItem, PinnedBlock, Scope, Tenant
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.service.chat import ChatService
@@ -30,6 +30,7 @@ class FakeRecall:
     def __init__(self, store: FakeStore) -> None:
         self._store = store
         self.asked: list[dict[str, Any]] = []
+        self.blocks: tuple[PinnedBlock, ...] = ()
 
     async def recall(self, tenant: Tenant, scope: Scope, query: str, **options: Any) -> Composition:
         self.asked.append({"tenant": tenant.id, "scope": scope, "query": query, **options})
@@ -44,7 +45,7 @@ class FakeRecall:
         mine = [i for i in self._store.live.values() if i.tenant_id == tenant.id]
         items = tuple(CompositionItem(i.memory_id, i.version, i.text, 0.5) for i in mine)
         end = NOW + timedelta(days=1)
-        return Composition(handle, tenant.id, Scope("alice"), items, NOW, end)
+        return Composition(handle, tenant.id, Scope("alice"), items, NOW, end, self.blocks)
 
 
 @dataclass
@@ -73,7 +74,7 @@ class Stage:
         self.recall = FakeRecall(self.store)
         self.recorder = Recorder()
         lists = demo_lists()
-        self.warmer = PrefixWarmer(client)
+        self.warmer = PrefixWarmer(client, ledger=self.store)
         self.queue = BuildQueue(self.store, client, lists, poll_s=0.05)
         self.service = ChatService(
             client,

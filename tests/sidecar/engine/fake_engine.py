@@ -5,6 +5,7 @@ as the connector does.
 """
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -172,6 +173,8 @@ class FakeEngine:
                 stored.append(capture.key)
         if build.prefix_end is not None:
             self.prefixes.add((build.salt, tuple(ids[: build.prefix_end])))
+            digest = hashlib.sha256(repr((build.salt, ids[: build.prefix_end])).encode())
+            stored.append(digest.hexdigest())
         return self._report(build.request_id, "build", len(ids), 0, None, stored)
 
     def _inject(self, inject: Inject, ids: list[int]) -> dict[str, Any]:

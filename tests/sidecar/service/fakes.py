@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from inferscale_sidecar.core import PinnedBlock
+
 DIM = 32
 
 
@@ -34,5 +36,7 @@ class HashEmbedder:
 class ListFrame:
     """The simplest block."""
 
-    def render(self, items: Sequence[str]) -> str:
-        return "".join(f"- {item}\n" for item in items)
+    def render(self, items: Sequence[str], pinned: Sequence[PinnedBlock] = ()) -> str:
+        return "".join(
+            [*(f"[{b.label}] {b.value}\n" for b in pinned), *(f"- {i}\n" for i in items)]
+        )

@@ -72,7 +72,7 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
         query: Annotated[wire.Scope, Query()], tenant: Writer
     ) -> wire.DeleteResponse:
         removed = await memory.delete_all(tenant, to_scope(query))
-        return wire.DeleteResponse(**_receipt(removed))
+        return wire.DeleteResponse(**receipt(removed))
 
     @router.post("/v1/memories/delete")
     async def delete_where(body: wire.DeleteRequest, tenant: Writer) -> wire.DeleteWhereResponse:
@@ -80,7 +80,7 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
             tenant, to_scope(body), body.filters, dry_run=body.dry_run
         )
         return wire.DeleteWhereResponse(
-            matched=len(ids), ids=list(ids[:MAX_PAGE]), dry_run=body.dry_run, **_receipt(removed)
+            matched=len(ids), ids=list(ids[:MAX_PAGE]), dry_run=body.dry_run, **receipt(removed)
         )
 
     @router.post("/v1/memories/search")
@@ -116,7 +116,7 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
     @router.delete("/v1/memories/{memory_id}")
     async def delete(memory_id: str, tenant: Writer) -> wire.DeleteResponse:
         removed = await memory.delete(tenant, memory_id)
-        return wire.DeleteResponse(**_receipt(removed))
+        return wire.DeleteResponse(**receipt(removed))
 
     @router.get("/v1/memories/{memory_id}/history")
     async def history(memory_id: str, tenant: Reader) -> wire.HistoryResponse:
@@ -137,7 +137,8 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
         )
 
 
-def _receipt(removed: Removed) -> dict[str, int]:
+def receipt(removed: Removed) -> dict[str, int]:
+    """What a deletion took away, by the names of `DeleteResponse`."""
     counts = asdict(removed)
     return {"deleted": counts.pop("memories"), **counts}
 

@@ -27,18 +27,20 @@ def create_recall_router(recall: RecallService) -> APIRouter:
             threshold=body.threshold,
             filters=body.filters,
             ranking=to_ranking(body),
+            max_tokens=body.max_tokens,
             ttl_s=body.ttl_s,
         )
-        return _to_wire(await recall.show(composition))
+        return handle_to_wire(await recall.show(composition))
 
     @router.get("/v1/handles/{handle}")
     async def get(handle: str, tenant: Reader) -> wire.HandleResponse:
-        return _to_wire(await recall.show(await recall.resolve(tenant, handle)))
+        return handle_to_wire(await recall.show(await recall.resolve(tenant, handle)))
 
     return router
 
 
-def _to_wire(recalled: Recalled) -> wire.HandleResponse:
+def handle_to_wire(recalled: Recalled) -> wire.HandleResponse:
+    """A handle as clients see it."""
     composition = recalled.composition
     return wire.HandleResponse(
         handle=composition.handle,
@@ -48,6 +50,10 @@ def _to_wire(recalled: Recalled) -> wire.HandleResponse:
         items=[
             wire.HandleItem(id=item.memory_id, memory=item.text, score=item.score, kv_state=state)
             for item, state in zip(composition.items, recalled.kv_states, strict=True)
+        ],
+        blocks=[
+            wire.HandleBlock(id=b.block_id, version=b.version, label=b.label, value=b.value)
+            for b in composition.blocks
         ],
         text=recalled.text,
         created_at=composition.created_at,
