@@ -10,7 +10,9 @@ SidecarError
 ├─ RateLimited           too many requests in a while (→ 429, retry)
 ├─ QuotaExceeded         no room left for more (→ 429; waiting alone does not help)
 ├─ Unsupported           not offered by this set-up (→ 501)
-├─ EngineUnavailable     vLLM is down, starting or draining (→ 503, retry)
+├─ Unavailable           something that is needed is down (→ 503, retry)
+│  ├─ EngineUnavailable  vLLM is down, starting or draining
+│  └─ StoreUnavailable   the database is
 └─ ConfigError           at start-up only
 """
 
@@ -87,12 +89,22 @@ class Unsupported(SidecarError):
     code = "unsupported"
 
 
-class EngineUnavailable(SidecarError):
-    code = "engine_unavailable"
+class Unavailable(SidecarError):
+    """`retry_after_s` is when it is worth a try again."""
+
+    code = "unavailable"
 
     def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class EngineUnavailable(Unavailable):
+    code = "engine_unavailable"
+
+
+class StoreUnavailable(Unavailable):
+    code = "store_unavailable"
 
 
 class ConfigError(SidecarError):

@@ -54,7 +54,7 @@ def settings_table() -> str:
         lines += [f"### {section}", "", str(model.__doc__), ""]
         lines += ["| setting | type | default | |", "|---|---|---|---|"]
         for name, field in model.model_fields.items():
-            empty = field.default in ("", None, (), Path())
+            empty = str(field.default) in ("", "None", "()", ".")
             default = "" if empty else f"`{field.default}`"
             kind = type_name(field.annotation)
             lines.append(f"| `{section}.{name}` | {kind} | {default} | {field.description} |")

@@ -1,11 +1,9 @@
-"""A memory service on a real SQLite file, with an embedder that needs no model."""
+"""A memory service on a real database, with an embedder that needs no model."""
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +16,9 @@ from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
-from inferscale_sidecar.store import SqlStore, sqlite_url
+from inferscale_sidecar.store import SqlStore
 
+from .databases import Backend, PostgresServer, SqliteFiles, running_postgres
 from .service.fakes import HashEmbedder, ListFrame
 
 FINGERPRINT = "engine-1"
@@ -62,30 +61,44 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    return sqlite_url(tmp_path / "memory.db")
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database with the schema: copying it is faster than migrating for each test."""
-    path = tmp_path_factory.mktemp("migrated") / "memory.db"
-
+def _migrate(url: str) -> None:
     async def migrate() -> None:
-        store = SqlStore(sqlite_url(path))
+        store = SqlStore(url)
         await store.start()
         await store.close()
 
     asyncio.run(migrate())
-    return path
+
+
+@pytest.fixture(scope="session")
+def sqlite_backend(tmp_path_factory: pytest.TempPathFactory) -> SqliteFiles:
+    return SqliteFiles(tmp_path_factory.mktemp("sqlite"), _migrate)
+
+
+@pytest.fixture(scope="session")
+def postgres_backend() -> Iterator[PostgresServer]:
+    with running_postgres(_migrate) as server:
+        yield server
 
 
 @pytest.fixture
-async def store(
-    database_url: str, tmp_path: Path, migrated: Path, clock: Clock
-) -> AsyncIterator[SqlStore]:
-    shutil.copyfile(migrated, tmp_path / "memory.db")
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """The kind of database: SQLite, unless a test or a folder is parametrised with others."""
+    found: Backend = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_backend")
+    return found
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, backend: Backend) -> Iterator[str]:
+    """An empty database, without tables unless the test asks for a `store` in it."""
+    url = backend.create(with_tables="store" in request.fixturenames)
+    yield url
+    backend.drop(url)
+
+
+@pytest.fixture
+async def store(database_url: str, clock: Clock) -> AsyncIterator[SqlStore]:
+    """A started store in `database_url`."""
     store = SqlStore(database_url, clock=clock)
     await store.start()
     yield store

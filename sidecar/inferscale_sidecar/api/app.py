@@ -56,7 +56,7 @@ _DOCUMENTED = {
     429: "Over a limit of the tenant; `Retry-After` says when to try again.",
     500: "The server failed.",
     501: "Not offered by this server.",
-    503: "The engine is down; retry.",
+    503: "The engine or the database is down; retry.",
 }
 
 

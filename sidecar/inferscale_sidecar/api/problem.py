@@ -33,7 +33,7 @@ STATUS: dict[type[errors.SidecarError], tuple[int, str]] = {
     errors.RateLimited: (429, "rate_limit_error"),
     errors.QuotaExceeded: (429, "insufficient_quota"),
     errors.Unsupported: (501, "unsupported_error"),
-    errors.EngineUnavailable: (503, "unavailable_error"),
+    errors.Unavailable: (503, "unavailable_error"),
     errors.ConfigError: (500, "server_error"),
     errors.SidecarError: (500, "server_error"),
 }
@@ -82,12 +82,12 @@ def internal_problem() -> Response:
 def from_domain(error: errors.SidecarError) -> Response:
     """The answer to an error of ours."""
     status, kind = next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
-    if status >= 500 and not isinstance(error, errors.Unsupported | errors.EngineUnavailable):
+    if status >= 500 and not isinstance(error, errors.Unsupported | errors.Unavailable):
         logger.error("internal error: %s", error.message, exc_info=error)
         return internal_problem()
     headers: dict[str, str] = {}
     more: dict[str, Any] = {}
-    if isinstance(error, errors.EngineUnavailable):
+    if isinstance(error, errors.Unavailable):
         headers["retry-after"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, errors.Unauthenticated):
         headers["www-authenticate"] = "Bearer"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from inferscale_sidecar.cli.output import OK, Output
 from inferscale_sidecar.config import Config
-from inferscale_sidecar.core import Limits, Tenant
+from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.tenant import TenantService
@@ -79,8 +79,7 @@ def revoke_key(config: Config, output: Output, tenant: str, key_id: str) -> int:
 @asynccontextmanager
 async def _service(config: Config) -> AsyncIterator[TenantService]:
     config.home.mkdir(parents=True, exist_ok=True)
-    limits = Limits(**config.limits.model_dump())
-    store = SqlStore(config.store_url, limits=limits)
+    store = SqlStore.of(config)
     try:
         await store.start()
         yield TenantService(store, Metrics())

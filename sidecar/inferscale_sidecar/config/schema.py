@@ -60,8 +60,12 @@ class AuthConfig(_Section):
 class StoreConfig(_Section):
     """Where the truth is kept."""
 
-    url: str = ""
-    """SQLAlchemy URL. Unset: SQLite in the home folder."""
+    url: SecretStr = SecretStr("")
+    """`postgresql://user:password@host/name`, or a SQLite URL. Unset: SQLite in the home folder."""
+    pool_size: int = Field(default=16, ge=2, le=1000)
+    """PostgreSQL: most connections of this sidecar; half of them can write."""
+    statement_timeout_s: Seconds = 30
+    """PostgreSQL: how long one statement may take, waiting for locks included."""
 
 
 class EmbedConfig(_Section):
@@ -182,8 +186,9 @@ class Config(_Section):
 
     @property
     def store_url(self) -> str:
-        """The database in use, default filled in."""
-        return self.store.url or f"sqlite+aiosqlite:///{self.home / 'inferscale.db'}"
+        """The database in use, default filled in. May hold a password."""
+        given = self.store.url.get_secret_value()
+        return given or f"sqlite+aiosqlite:///{self.home / 'inferscale.db'}"
 
     @property
     def bank_dir(self) -> Path:

@@ -14,7 +14,6 @@ from typing import Any
 
 from inferscale._version import __version__
 from inferscale_sidecar.config import Config
-from inferscale_sidecar.core import Limits
 from inferscale_sidecar.embed import Embedder, SentenceTransformerEmbedder
 from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_device
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
@@ -140,7 +139,7 @@ async def _engine(host: EngineHost) -> AsyncIterator[None]:
 async def open_store(config: Config) -> AsyncIterator[MemoryStore]:
     """The database of these settings, migrated. Raises ConfigError if it cannot be opened."""
     config.home.mkdir(parents=True, exist_ok=True)
-    store = SqlStore(config.store_url, limits=Limits(**config.limits.model_dump()))
+    store = SqlStore.of(config)
     try:
         await store.start()
         yield store

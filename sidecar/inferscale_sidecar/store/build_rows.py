@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import BuildItem, KvItem
-from inferscale_sidecar.store.rows import batched
+from inferscale_sidecar.store.rows import batched, insert_or, lock_tenants
 from inferscale_sidecar.store.schema import builds, memories
 
 MAX_ERROR_CHARS = 2_000
@@ -35,20 +36,21 @@ async def put(
     error: str | None,
 ) -> None:
     """Show live items as building, or, with an `error`, count a failure of each."""
+    await lock_tenants(conn, (item.tenant_id for item in items))
     live = await live_versions(conn, (item.memory_id for item in items))
-    values: dict[str, object] = {"state": "building", "updated_at": now}
+    values: dict[str, object] = {"state": "building", "updated_at": now, "fingerprint": fingerprint}
     if error is not None:
-        values |= {"state": "queued", "error": error[:MAX_ERROR_CHARS]}
-    for item in items:
-        if live.get((item.tenant_id, item.memory_id)) != item.version:
-            continue
-        row = {"memory_id": item.memory_id, "version": item.version, "fingerprint": fingerprint}
-        change = update(builds).where(*(builds.c[name] == value for name, value in row.items()))
-        if error is not None:
-            change = change.values(failures=builds.c.failures + 1)
-        if not (await conn.execute(change.values(values))).rowcount:
-            first = {"failures": int(error is not None)}
-            await conn.execute(insert(builds).values(row | values | first))
+        values |= {"state": "queued", "error": error[:MAX_ERROR_CHARS], "failures": 1}
+    current = [i for i in items if live.get((i.tenant_id, i.memory_id)) == i.version]
+    rows = [values | {"memory_id": i.memory_id, "version": i.version} for i in current]
+    if not rows:
+        return
+    new = insert_or(conn, builds)
+    change: dict[str, Any] = {name: new.excluded[name] for name in ("state", "updated_at")}
+    if error is not None:
+        change |= {"error": new.excluded.error, "failures": builds.c.failures + 1}
+    key = list(builds.primary_key)
+    await conn.execute(new.on_conflict_do_update(index_elements=key, set_=change), rows)
 
 
 async def clear(conn: AsyncConnection, items: Sequence[KvItem]) -> None:

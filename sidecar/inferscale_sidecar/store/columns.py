@@ -3,10 +3,21 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, String, TypeDecorator
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Dialect,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
+
+from inferscale_sidecar.errors import InvalidInput
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -46,10 +57,48 @@ def _num_bytes_on_sqlite(element: num_bytes, compiler: SQLCompiler, **options: A
     return f"length(CAST({compiler.process(element.clauses, **options)} AS BLOB))"
 
 
+class PlainText(TypeDecorator[str]):
+    """Text without NUL, which PostgreSQL cannot hold: refused on every database alike."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return _without_nul(value)
+
+
+class PlainString(TypeDecorator[str]):
+    """The same with a limit on its length."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return _without_nul(value)
+
+
+def _without_nul(value: str | None) -> str | None:
+    if value is not None and "\x00" in value:
+        raise InvalidInput("text contains NUL (U+0000), which cannot be stored; remove it")
+    return value
+
+
+class Remark(TypeDecorator[str]):
+    """What others say of a failure: kept readable, whatever bytes it was made of."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
 # SQLite only numbers rows by itself when the key is spelled INTEGER.
 RowNumber = BigInteger().with_variant(Integer, "sqlite")
-ID = String(64)
-FOREIGN_ID = String(256)
+ID = PlainString(64)
+FOREIGN_ID = PlainString(256)
 
 metadata = MetaData(
     naming_convention={

@@ -1,58 +1,70 @@
-"""Connections and transactions. The one place that knows which database is behind the store.
+"""Connections and transactions, the same on every database.
 
-Invariant: in one process a single writer holds a write transaction at a time; on SQLite it takes
-the file's write lock when it begins, so that no transaction fails half-way for want of it.
+Invariant: a writing transaction is committed as a whole at its end, or undone. On SQLite one
+process has one writer at a time. On PostgreSQL writers leave half of the connections to readers,
+and whoever needs to be alone with a tenant locks its row.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, event, text
-from sqlalchemy.engine import make_url
+from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from inferscale_sidecar.errors import ConfigError
+from inferscale_sidecar.store import postgres, sqlite
+from inferscale_sidecar.store.address import POSTGRES, parse_address, shown
+from inferscale_sidecar.store.failures import translated
 
-BUSY_TIMEOUT_S = 30.0
-_WRITE = "inferscale_write"
-_WAL_ATTEMPTS = 100
-
-PRAGMAS = (
-    "foreign_keys=ON",
-    "secure_delete=ON",  # deleted text is overwritten, not just unlinked
-    f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}",
-)
-
-
-def sqlite_url(path: Path) -> str:
-    """URL of a SQLite file, for `Database`. Relative paths are taken from the working directory."""
-    return f"sqlite+aiosqlite:///{path.expanduser().absolute()}"
+DEFAULT_POOL_SIZE = 16
+DEFAULT_STATEMENT_TIMEOUT_S = 30.0
 
 
 class Database:
     """An async engine with `read()` and `write()` transactions.
 
     Args:
-        url: SQLAlchemy URL with an async driver, e.g. `sqlite+aiosqlite:////data/memory.db`.
+        url: as for `parse_address`.
+        pool_size: PostgreSQL: most connections of this process.
+        statement_timeout_s: PostgreSQL: how long a statement may take, waiting for locks included.
 
     Raises:
         ConfigError: the URL is not one, or the folder of a SQLite file cannot be made.
     """
 
-    def __init__(self, url: str) -> None:
-        self.engine = _create_engine(url)
-        self._writer = asyncio.Lock()
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = DEFAULT_POOL_SIZE,
+        statement_timeout_s: float = DEFAULT_STATEMENT_TIMEOUT_S,
+    ) -> None:
+        self.url = parse_address(url)
+        self.is_postgres = self.url.drivername == POSTGRES
+        self.engine: AsyncEngine
+        if self.is_postgres:
+            self.engine = postgres.create_postgres(
+                self.url, pool_size=pool_size, statement_timeout_s=statement_timeout_s
+            )
+        else:
+            self.engine = sqlite.create_sqlite(self.url)
+        self._writers = asyncio.Semaphore(max(1, pool_size // 2) if self.is_postgres else 1)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """One consistent snapshot; never waits for writers."""
-        async with self.engine.connect() as conn, conn.begin():
-            yield conn
+        """One consistent snapshot; never waits for writers.
+
+        Raises:
+            StoreUnavailable: the database does not answer. So does `write`.
+        """
+        with translated():
+            async with self.engine.connect() as conn:
+                if self.is_postgres:
+                    conn = await postgres.use_snapshot(conn)
+                async with conn.begin():
+                    yield conn
 
     @asynccontextmanager
     async def write(self, *, is_truth: bool = True) -> AsyncIterator[AsyncConnection]:
@@ -62,86 +74,47 @@ class Database:
             is_truth: False for what can be made again. It survives the end of the process as
                 everything does, but is not forced to disk, so no reader waits for a disk.
         """
-        async with self._writer, self.engine.connect() as conn:
-            conn = await conn.execution_options(**{_WRITE: "FULL" if is_truth else "NORMAL"})
-            async with conn.begin():
-                yield conn
+        options = {
+            sqlite.WRITE_OPTION: "FULL" if is_truth else "NORMAL",
+            postgres.UNSYNCED_OPTION: not is_truth,
+        }
+        with translated():
+            async with self._writers, self.engine.connect() as conn:
+                conn = await conn.execution_options(**options)
+                transaction = await conn.begin()
+                try:
+                    yield conn
+                except BaseException:
+                    await transaction.rollback()
+                    raise
+                with translated(committing=True):
+                    await transaction.commit()
 
     async def check(self) -> None:
-        """Fail early, with the cause, if the database cannot be opened.
+        """Fail early, with the cause, if the database cannot be opened or used.
 
         Raises:
-            ConfigError: unreadable, locked for too long, or not a database.
+            ConfigError: unreachable, unreadable, locked for too long, or not a fit database.
         """
         try:
-            async with self.read() as conn:
+            async with self.engine.connect() as conn:
                 await conn.execute(text("SELECT 1"))
+                if self.is_postgres:
+                    await postgres.check_server(conn, self.url)
         except DatabaseError as error:
+            cause = str(error.orig).strip().partition("\n")[0]
+            remedy = "check the path, its permissions and free space"
+            if self.is_postgres:
+                remedy = "check that the server runs, and store.url with its user and password"
             raise ConfigError(
-                f"cannot open the database {self.engine.url.render_as_string()}: {error.orig}; "
-                "check the path, its permissions and free space"
+                f"cannot open the database {shown(self.url)}: {cause}; {remedy}"
             ) from error
+
+    async def lock_schema(self, conn: AsyncConnection) -> None:
+        """Wait for other processes that migrate. SQLite's writers have the file to themselves."""
+        if self.is_postgres:
+            await postgres.lock_schema(conn)
 
     async def close(self) -> None:
         """Give all connections back. The object is of no use afterwards."""
         await self.engine.dispose()
-
-
-def _create_engine(url: str) -> AsyncEngine:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return create_async_engine(parsed, pool_pre_ping=True)
-    if not parsed.database or parsed.database == ":memory:":
-        raise ConfigError(
-            f"database {url!r} lives in memory, where each connection sees another one; name a file"
-        )
-    folder = Path(parsed.database).parent
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make the database's folder {folder}: {error}") from error
-    engine = create_async_engine(
-        parsed, connect_args={"timeout": BUSY_TIMEOUT_S}, pool_size=8, max_overflow=24
-    )
-    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-    event.listen(engine.sync_engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver must not open transactions of its own
-    cursor = connection.cursor()
-    _use_wal(cursor)
-    for pragma in PRAGMAS:
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _use_wal(cursor: Any) -> None:
-    """Of several processes that open a new file at once, one switches it to WAL.
-
-    The others would wait for a lock that an open WAL connection never gives back: they must give
-    up quickly and look again, and then find the file in WAL mode already.
-    """
-    cursor.execute("PRAGMA busy_timeout=20")
-    for attempt in range(_WAL_ATTEMPTS):
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error) or attempt == _WAL_ATTEMPTS - 1:
-                raise
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    synchronous = connection.get_execution_options().get(_WRITE)
-    if synchronous is None:
-        connection.exec_driver_sql("BEGIN")
-        return
-    # FULL: an acknowledged write survives a power cut, not only kill -9.
-    connection.exec_driver_sql(f"PRAGMA synchronous={synchronous}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

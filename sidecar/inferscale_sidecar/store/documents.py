@@ -23,7 +23,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -32,10 +31,9 @@ from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_port import Document, DocumentDraft, Owner, Path
 from inferscale_sidecar.store.document_schema import document_vectors, documents
 from inferscale_sidecar.store.records import Vector
-from inferscale_sidecar.store.rows import batched
+from inferscale_sidecar.store.rows import batched, insert_or, lock_tenants
 
 SCAN_ROWS = 500
-_UPSERT: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 _REPLACED = ("value", "ttl_s", "expires_at", "seq", "updated_at")
 
 
@@ -85,6 +83,7 @@ class SqlDocuments:
         gone = [path_digest(owner, path) for path, draft in writes.items() if draft is None]
         drafts = {path: draft for path, draft in writes.items() if draft is not None}
         async with self._db.write() as conn:
+            await lock_tenants(conn, [owner.tenant_id])
             await _sweep(conn, now)
             for some in batched(gone):
                 its = documents.c.path_hash.in_(some)
@@ -147,7 +146,7 @@ async def _put(
         _row(owner, path, draft, seq, now)
         for seq, (path, draft) in enumerate(drafts.items(), first)
     ]
-    upsert = _UPSERT[conn.dialect.name](documents)
+    upsert = insert_or(conn, documents)
     upsert = upsert.on_conflict_do_update(
         index_elements=["tenant_id", "path_hash"],
         set_={name: upsert.excluded[name] for name in _REPLACED},
@@ -184,6 +183,7 @@ async def _vectors(conn: AsyncConnection, nums: Sequence[int]) -> dict[int, list
     found: dict[int, list[Vector]] = {}
     for some in batched(nums):
         query = select(document_vectors).where(document_vectors.c.document_num.in_(some))
+        query = query.order_by(document_vectors.c.document_num, document_vectors.c.position)
         for row in await conn.execute(query):
             found.setdefault(row.document_num, []).append(np.frombuffer(row.vector, "<f4"))
     return found

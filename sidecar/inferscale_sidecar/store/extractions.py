@@ -25,7 +25,13 @@ from inferscale_sidecar.store.records import (
     FactDraft,
     IdempotencyKey,
 )
-from inferscale_sidecar.store.rows import batched, next_seq, select_memories, to_memory
+from inferscale_sidecar.store.rows import (
+    batched,
+    lock_tenants,
+    next_seq,
+    select_memories,
+    to_memory,
+)
 from inferscale_sidecar.store.schema import extraction_turns, extractions, memories
 from inferscale_sidecar.store.watermark import lower_water_marks
 
@@ -99,6 +105,7 @@ class SqlExtractions:
     ) -> Extraction:
         now = self._clock()
         async with self._db.write() as conn:
+            await lock_tenants(conn, [tenant_id])
             job = await _load(conn, tenant_id, extraction_id)
             if job.state == "done":
                 return job

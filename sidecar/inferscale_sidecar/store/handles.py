@@ -55,7 +55,10 @@ class SqlHandles:
             for position, block in enumerate(composition.blocks)
         ]
         async with self._db.write(is_truth=False) as conn:
-            await conn.execute(delete(handles).where(handles.c.expires_at <= self._clock()))
+            # Those that another process sweeps at this moment are left to it.
+            expired = select(handles.c.id).where(handles.c.expires_at <= self._clock())
+            its = handles.c.id.in_(expired.with_for_update(skip_locked=True))
+            await conn.execute(delete(handles).where(its))
             await conn.execute(insert(handles).values(row))
             for table, rows in ((handle_items, items), (handle_blocks, pinned)):
                 if rows:

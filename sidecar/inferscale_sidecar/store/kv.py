@@ -12,7 +12,7 @@ from inferscale_sidecar.store import build_rows
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import MAX_FAILURES, BuildCounts
 from inferscale_sidecar.store.removal import queue_purges
-from inferscale_sidecar.store.rows import BATCH, batched, has_state, with_state
+from inferscale_sidecar.store.rows import BATCH, batched, has_state, lock_tenants, with_state
 from inferscale_sidecar.store.schema import (
     builds,
     kv_item_contexts,
@@ -50,7 +50,7 @@ class SqlKv:
                 .limit(limit)
             )
             rows = (await conn.execute(query)).all()
-            first = rows[0].num if rows else await _next_num(conn)
+        first = rows[0].num if rows else None
         self._built_before.raise_to(first, fingerprint, seen=mark)
         lists: dict[tuple[str, str], list[BuildItem]] = {}
         for _, *columns in rows:
@@ -68,6 +68,7 @@ class SqlKv:
 
     async def put_kv_items(self, items: Sequence[KvItem]) -> list[KvItem]:
         async with self._db.write() as conn:
+            await lock_tenants(conn, (item.tenant_id for item in items))
             live = await build_rows.live_versions(
                 conn, {i for item in items for i in (item.memory_id, *item.context_ids)}
             )
@@ -139,13 +140,13 @@ class SqlKv:
 
     async def forget_kv(self, fingerprint: str, keys: Sequence[str]) -> None:
         async with self._db.write() as conn:
-            await lower_water_marks(conn)
             for some in batched(keys):
                 await conn.execute(
                     delete(kv_items).where(
                         kv_items.c.fingerprint == fingerprint, kv_items.c.key.in_(some)
                     )
                 )
+            await lower_water_marks(conn)
 
     async def all_keys(self, fingerprint: str) -> AsyncIterator[list[str]]:
         last = ""
@@ -173,7 +174,8 @@ class SqlKv:
                 return []
         async with self._db.write() as conn:
             await conn.execute(delete(purges).where(here, purges.c.key.in_(used)))
-            oldest = select(purges.c.key).where(here).group_by(purges.c.key)
+            oldest = select(purges.c.key).where(here, purges.c.key.not_in(used))
+            oldest = oldest.group_by(purges.c.key)
             query = oldest.order_by(func.min(purges.c.id)).limit(limit)
             return list((await conn.scalars(query)).all())
 
@@ -194,12 +196,6 @@ class SqlKv:
         async with self._db.read() as conn:
             rows = (await conn.execute(query.group_by(state))).all()
         return BuildCounts(**{name: number for name, number in rows})
-
-
-async def _next_num(conn: AsyncConnection) -> int:
-    """One more than the newest memory's number."""
-    newest: int | None = await conn.scalar(select(func.max(memories.c.num)))
-    return (newest or 0) + 1
 
 
 def _is_current(item: KvItem, live: dict[tuple[str, str], int]) -> bool:

@@ -24,6 +24,7 @@ from inferscale_sidecar.store.records import (
 from inferscale_sidecar.store.rows import (
     batched,
     in_scope,
+    lock_tenants,
     next_seq,
     select_memories,
     text_digest,
@@ -94,6 +95,7 @@ class SqlMemories:
             memories.c.tenant_id == tenant_id, memories.c.id == memory_id
         )
         async with self._db.write() as conn:
+            await lock_tenants(conn, [tenant_id])
             row = (await conn.execute(query)).one_or_none()
             if row is None:
                 return None

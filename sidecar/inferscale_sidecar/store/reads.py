@@ -84,7 +84,7 @@ class SqlReads:
             if seq is None or seq == since:
                 return ScopeChanges(seq or 0, (), ())
             its = in_list(tenant_id, scope)
-            query = select_index_rows().where(its, is_searchable())
+            query = select_index_rows().where(its, is_searchable()).order_by(memories.c.num)
             if since is None:
                 rows = (await conn.execute(query)).all()
                 return ScopeChanges(seq, [to_index_row(row) for row in rows], ())

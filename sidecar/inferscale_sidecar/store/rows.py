@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, Row, Select, and_, case, literal, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, and_, case, literal, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Scope
@@ -161,6 +162,24 @@ def to_vector(blob: bytes) -> Vector:
 def vector_blob(vector: Vector) -> bytes:
     """Float32, little endian, whatever the machine."""
     return vector.astype("<f4").tobytes()
+
+
+def insert_or(conn: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that can be told what to do on a conflict."""
+    if conn.dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
+async def lock_tenants(conn: AsyncConnection, tenant_ids: Iterable[str]) -> None:
+    """Wait for other writers of these tenants, and be alone with them until the commit.
+
+    What the transaction reads afterwards is all that they have committed. Every write that depends
+    on what it reads begins with this, or with `next_seq`. SQLite has one writer anyhow.
+    """
+    for some in batched(sorted(set(tenant_ids))):  # always in one order: no deadlocks
+        query = select(tenants.c.id).where(tenants.c.id.in_(some)).order_by(tenants.c.id)
+        await conn.execute(query.with_for_update(key_share=True))
 
 
 async def next_seq(conn: AsyncConnection, tenant_id: str) -> int:

@@ -20,7 +20,15 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from inferscale_sidecar.store.columns import FOREIGN_ID, ID, RowNumber, UtcDateTime
+from inferscale_sidecar.store.columns import (
+    FOREIGN_ID,
+    ID,
+    PlainString,
+    PlainText,
+    Remark,
+    RowNumber,
+    UtcDateTime,
+)
 from inferscale_sidecar.store.columns import metadata as metadata
 from inferscale_sidecar.store.document_schema import documents as documents
 
@@ -35,7 +43,7 @@ tenants = Table(
     "tenants",
     metadata,
     Column("id", ID, primary_key=True),
-    Column("name", String(256), nullable=False, unique=True),
+    Column("name", PlainString(256), nullable=False, unique=True),
     Column("salt", LargeBinary(32), nullable=False),
     # Counts the tenant's writes in commit order: readers catch up from the number they know.
     Column("change_seq", BigInteger, nullable=False, server_default="0"),
@@ -59,7 +67,7 @@ api_keys = Table(
     metadata,
     Column("id", ID, primary_key=True),
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("name", String(256), nullable=False),
+    Column("name", PlainString(256), nullable=False),
     Column("prefix", String(16), nullable=False),
     Column("key_hash", String(64), nullable=False, unique=True),
     Column("scopes", String(64), nullable=False),
@@ -76,16 +84,16 @@ memories = Table(
     Column("user_id", FOREIGN_ID),
     Column("agent_id", FOREIGN_ID),
     Column("run_id", FOREIGN_ID),
-    Column("owner", String(272), nullable=False),
+    Column("owner", PlainString(272), nullable=False),
     Column("kind", String(16), nullable=False, server_default="memory"),
     Column("status", String(16), nullable=False, server_default="live"),
     # Digest of all three ids: SQL holds two NULLs for different, uniqueness must not.
     Column("scope_key", String(64), nullable=False),
-    Column("text", Text, nullable=False),
+    Column("text", PlainText, nullable=False),
     # Of what is found, the text's; of what is only kept, one that cannot stand in a new text's way.
     Column("text_hash", String(64), nullable=False),
     Column("version", Integer, nullable=False),
-    Column("role", String(64)),
+    Column("role", PlainString(64)),
     Column("actor_id", FOREIGN_ID),
     Column("said_at", UtcDateTime),
     Column("superseded_by", ID),
@@ -113,7 +121,7 @@ memory_versions = Table(
     Column("version", Integer, nullable=False),
     Column("event", String(8), nullable=False),
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("text", Text),  # NULL once the memory was deleted
+    Column("text", PlainText),  # NULL once the memory was deleted
     Column("seq", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     PrimaryKeyConstraint("memory_id", "version", "event"),
@@ -142,7 +150,7 @@ extractions = Table(
     Column("facts", Integer, nullable=False, server_default="0"),
     Column("dropped", Integer, nullable=False, server_default="0"),
     Column("error_code", String(64)),
-    Column("error", Text),
+    Column("error", Remark),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     Index(None, "state", "created_at"),
@@ -197,7 +205,7 @@ builds = Table(
     Column("fingerprint", String(128), nullable=False),
     Column("state", String(16), nullable=False),
     Column("failures", Integer, nullable=False, server_default="0"),
-    Column("error", Text),
+    Column("error", Remark),
     Column("updated_at", UtcDateTime, nullable=False),
     PrimaryKeyConstraint("memory_id", "version", "fingerprint"),
 )
@@ -241,7 +249,7 @@ idempotency = Table(
     "idempotency",
     metadata,
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("key", String(256), nullable=False),
+    Column("key", PlainString(256), nullable=False),
     Column("request_hash", String(64), nullable=False),
     Column("result", JSON, nullable=False),  # ids and events, never text
     Column("created_at", UtcDateTime, nullable=False),

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import insert, select
 
+from inferscale_sidecar.config import Config
 from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import build_rows, migrations
@@ -13,6 +15,7 @@ from inferscale_sidecar.store.blocks import SqlBlocks
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.documents import SqlDocuments
 from inferscale_sidecar.store.extractions import SqlExtractions
+from inferscale_sidecar.store.failures import repeating
 from inferscale_sidecar.store.handles import SqlHandles
 from inferscale_sidecar.store.integrity import find_violations
 from inferscale_sidecar.store.kv import SqlKv
@@ -21,6 +24,7 @@ from inferscale_sidecar.store.memories import SqlMemories
 from inferscale_sidecar.store.neighbours import SqlNeighbours
 from inferscale_sidecar.store.reads import SqlReads
 from inferscale_sidecar.store.records import DEFAULT_TENANT
+from inferscale_sidecar.store.rows import insert_or
 from inferscale_sidecar.store.schema import meta, tenants
 from inferscale_sidecar.store.snapshot import SqlSnapshots
 from inferscale_sidecar.store.tenants import SqlTenants, new_tenant
@@ -34,6 +38,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+@repeating
 class SqlStore(
     SqlMemories,
     SqlReads,
@@ -54,22 +59,39 @@ class SqlStore(
         url: as for `Database`; see `sqlite_url` for a file.
         clock: aware UTC time; tests pass their own.
         limits: what each tenant may use, unless other limits are set for it.
+        database: more settings of `Database`.
 
     Raises:
         ConfigError: the URL is unusable.
     """
 
     def __init__(
-        self, url: str, *, clock: Callable[[], datetime] = utc_now, limits: Limits = NO_LIMITS
+        self,
+        url: str,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        limits: Limits = NO_LIMITS,
+        **database: Any,
     ) -> None:
-        self._db = Database(url)
+        self._db = Database(url, **database)
         self._clock = clock
         self._limits = limits
         self._built_before = WaterMarks()
 
+    @classmethod
+    def of(cls, config: Config) -> "SqlStore":
+        """The store that the settings name."""
+        return cls(
+            config.store_url,
+            limits=Limits(**config.limits.model_dump()),
+            pool_size=config.store.pool_size,
+            statement_timeout_s=config.store.statement_timeout_s,
+        )
+
     async def start(self) -> None:
         await self._db.check()
         async with self._db.write() as conn:
+            await self._db.lock_schema(conn)
             await conn.run_sync(migrations.upgrade)
             now = self._clock()
             known = await conn.scalar(select(tenants.c.id).where(tenants.c.id == DEFAULT_TENANT))
@@ -81,10 +103,10 @@ class SqlStore(
     async def bind_embedder(self, name: str, dim: int) -> None:
         wanted = f"{name} ({dim} dimensions)"
         async with self._db.write() as conn:
+            new = insert_or(conn, meta).values(key="embedder", value=wanted)
+            await conn.execute(new.on_conflict_do_nothing())
             stored = await conn.scalar(_EMBEDDER)
-            if stored is None:
-                await conn.execute(insert(meta).values(key="embedder", value=wanted))
-        if stored not in (None, wanted):
+        if stored != wanted:
             raise ConfigError(
                 f"the stored memories were embedded with {stored}, but the embedder in use is "
                 f"{wanted}; their vectors cannot be compared. Configure the embedder that they "

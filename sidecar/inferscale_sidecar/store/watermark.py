@@ -2,26 +2,31 @@
 
 Owns one number per engine fingerprint in memory, and in the database a token that changes whenever
 KV is dropped, by whichever process. Invariant: a mark counts only while its token is the current
-one. Relies on memories becoming visible in the order of their numbers: SQLite has one writer.
+one. On PostgreSQL memories do not become visible in the order of their numbers: a mark is never
+raised above one that a transaction in flight may still bring.
 """
 
 import secrets
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.store.schema import meta
+from inferscale_sidecar.store.rows import insert_or
+from inferscale_sidecar.store.schema import memories, meta
 
 _KEY = "kv_dropped"
+_TRANSACTIONS = text(
+    "SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint"
+    " FROM pg_current_snapshot() AS s"
+)
 
 
 async def lower_water_marks(conn: AsyncConnection) -> None:
     """KV was dropped in this transaction: what is old may be pending again."""
-    token = secrets.token_hex(8)
-    changed = await conn.execute(update(meta).where(meta.c.key == _KEY).values(value=token))
-    if not changed.rowcount:
-        await conn.execute(insert(meta).values(key=_KEY, value=token))
+    new = insert_or(conn, meta).values(key=_KEY, value=secrets.token_hex(8))
+    change = {"value": new.excluded.value}
+    await conn.execute(new.on_conflict_do_update(index_elements=[meta.c.key], set_=change))
 
 
 class WaterMarks:
@@ -30,6 +35,7 @@ class WaterMarks:
     def __init__(self) -> None:
         self._token: str | None = None
         self._marks: dict[str, int] = {}
+        self._horizon = Horizon()
 
     async def get(self, conn: AsyncConnection, fingerprint: str) -> "Mark":
         """Where to start in the snapshot that `conn` reads."""
@@ -37,17 +43,47 @@ class WaterMarks:
         if token != self._token:
             self._token = token
             self._marks.clear()
-        return Mark(token, self._marks.get(fingerprint, 0))
+        settled = await self._horizon.look(conn)
+        return Mark(token, self._marks.get(fingerprint, 0), settled)
 
-    def raise_to(self, num: int, fingerprint: str, *, seen: "Mark") -> None:
-        """Everything before `num` was built or given up in the snapshot where `seen` was got."""
+    def raise_to(self, num: int | None, fingerprint: str, *, seen: "Mark") -> None:
+        """Everything before `num` (None: everything) was built or given up in the snapshot where
+        `seen` was got."""
         if seen.token == self._token:
-            self._marks[fingerprint] = num
+            limit = seen.settled + 1
+            self._marks[fingerprint] = limit if num is None else min(num, limit)
+
+
+class Horizon:
+    """Up to which number all memories are visible, or never will be.
+
+    Writers have their transaction's id before they take numbers. So what is numbered up to the
+    newest visible memory comes from transactions that had begun by then; once those have ended,
+    all of it is settled.
+    """
+
+    def __init__(self) -> None:
+        self._settled = 0
+        self._waiting: tuple[int, int] | None = None  # first id not begun, newest number then
+
+    async def look(self, conn: AsyncConnection) -> int:
+        """The number, for the snapshot that `conn` reads."""
+        newest = await conn.scalar(select(func.max(memories.c.num))) or 0
+        if conn.dialect.name != "postgresql":
+            return newest  # SQLite has one writer
+        oldest_running, first_unborn = (await conn.execute(_TRANSACTIONS)).one()
+        if self._waiting is None:
+            self._waiting = (first_unborn, newest)
+        if oldest_running >= self._waiting[0]:
+            self._settled, self._waiting = self._waiting[1], None
+        return self._settled
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Number of the first memory that may be pending, and the token that this holds for."""
+    """Number of the first memory that may be pending, the token that this holds for, and the
+    number up to which no memory is still to come."""
 
     token: str | None
     num: int
+    settled: int

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.store import SqlStore
@@ -81,5 +80,4 @@ async def _read(url: str) -> tuple[set[str], list[str]]:
     page = await store.list_memories("default", ALICE, limit=1_000_000)
     violations = await store.check_integrity()
     await store.close()
-    assert Path(url.removeprefix("sqlite+aiosqlite:///")).exists()
     return {memory.text for memory in page.memories}, violations

@@ -72,16 +72,6 @@ async def test_a_database_of_a_newer_release_is_refused(database_url: str) -> No
     await store.close()
 
 
-async def test_what_is_not_a_database_is_refused(database_url: str) -> None:
-    path = database_url.removeprefix("sqlite+aiosqlite:///")
-    with open(path, "wb") as file:
-        file.write(b"this is not a database" * 1000)
-    store = SqlStore(database_url)
-    with pytest.raises(ConfigError, match="cannot open the database"):
-        await store.start()
-    await store.close()
-
-
 def test_a_database_in_memory_is_refused() -> None:
     with pytest.raises(ConfigError, match="name a file"):
         SqlStore("sqlite+aiosqlite://")
