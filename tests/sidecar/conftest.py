@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -67,7 +68,8 @@ def _migrate(url: str) -> None:
         await store.start()
         await store.close()
 
-    asyncio.run(migrate())
+    with ThreadPoolExecutor(1) as pool:  # there may be a loop in this thread
+        pool.submit(asyncio.run, migrate()).result()
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import tempfile
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from tests.sidecar.databases import Backend
 
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import InvalidInput, QuotaExceeded
@@ -17,17 +16,18 @@ from inferscale_sidecar.errors import InvalidInput, QuotaExceeded
 from .transfer_world import SCOPES, Place, Step, extract, opened, play, steps
 
 ALICE = Scope("alice")
+pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
-async def here(migrated: Path, tmp_path: Path) -> AsyncIterator[Place]:
-    async with opened(migrated, tmp_path, "here.db") as place:
+async def here(backend: Backend) -> AsyncIterator[Place]:
+    async with opened(backend) as place:
         yield place
 
 
 @pytest.fixture
-async def there(migrated: Path, tmp_path: Path) -> AsyncIterator[Place]:
-    async with opened(migrated, tmp_path, "there.db") as place:
+async def there(backend: Backend) -> AsyncIterator[Place]:
+    async with opened(backend) as place:
         yield place
 
 
@@ -39,21 +39,20 @@ async def there(migrated: Path, tmp_path: Path) -> AsyncIterator[Place]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(script=steps)
-def test_what_goes_out_comes_in_and_goes_out_the_same(migrated: Path, script: list[Step]) -> None:
+def test_what_goes_out_comes_in_and_goes_out_the_same(backend: Backend, script: list[Step]) -> None:
     async def check() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            async with opened(migrated, Path(folder), "a.db") as one:
-                await play(one, script)
-                for vectors in (False, True):
-                    async with opened(migrated, Path(folder), f"b{vectors}.db") as two:
-                        content = await one.export(vectors=vectors)
-                        report = await two.take(content)
-                        assert report.memories == content.count(b'{"type":"memory"')
-                        assert await two.export(vectors=vectors) == content
-                        again = await two.take(content)
-                        assert again.memories == again.links == again.differing == 0
-                        assert again.unchanged == report.memories
-                        assert await two.export(vectors=vectors) == content
+        async with opened(backend) as one:
+            await play(one, script)
+            for vectors in (False, True):
+                async with opened(backend) as two:
+                    content = await one.export(vectors=vectors)
+                    report = await two.take(content)
+                    assert report.memories == content.count(b'{"type":"memory"')
+                    assert await two.export(vectors=vectors) == content
+                    again = await two.take(content)
+                    assert again.memories == again.links == again.differing == 0
+                    assert again.unchanged == report.memories
+                    assert await two.export(vectors=vectors) == content
 
     asyncio.run(check())
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import io
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.sidecar.databases import Backend
 
 from inferscale.protocol.memory import Message
 from inferscale.protocol.transfer import ImportResponse
@@ -20,7 +19,7 @@ from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.transfer import ImportOptions, TransferService
 from inferscale_sidecar.service.transfer_file import ExportFile
-from inferscale_sidecar.store import SqlStore, sqlite_url
+from inferscale_sidecar.store import SqlStore
 from inferscale_sidecar.store.records import Draft, FactDraft, Target
 
 from .fakes import HashEmbedder
@@ -63,10 +62,10 @@ class Place:
 
 
 @asynccontextmanager
-async def opened(migrated: Path, folder: Path, name: str) -> AsyncIterator[Place]:
-    """A fresh database in a folder; checked for integrity at the end."""
-    shutil.copyfile(migrated, folder / name)
-    store = SqlStore(sqlite_url(folder / name))
+async def opened(backend: Backend) -> AsyncIterator[Place]:
+    """A fresh database; checked for integrity at the end."""
+    url = backend.create(with_tables=True)
+    store = SqlStore(url)
     await store.start()
     embedder, metrics = HashEmbedder(), Metrics("test")
     await store.bind_embedder(embedder.name, embedder.dim)
@@ -79,6 +78,7 @@ async def opened(migrated: Path, folder: Path, name: str) -> AsyncIterator[Place
         assert await store.check_integrity() == []
     finally:
         await store.close()
+        backend.drop(url)
 
 
 metadata = st.one_of(
