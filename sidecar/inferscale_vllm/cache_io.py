@@ -19,17 +19,40 @@ def write(layer: Any, writer: Callable[..., None], k: Any, v: Any, slots: torch.
     """Stores K and V of one layer.
 
     Args:
-        layer: vLLM's `Attention`.
+        layer: vLLM's `Attention` or `MLAAttention`.
         writer: its bound `impl.do_kv_cache_update` (the original, not a capturing one).
-        k, v: [T, H, D] contiguous, model dtype.
+        k, v: [T, H, D] contiguous, model dtype; of MLA, k is [T, 1, C] and v is not used.
         slots: int64 [T] on the cache's device.
     """
-    writer(layer, k, v, layer.kv_cache, slots)
+    rank = getattr(layer, "kv_lora_rank", None)
+    if rank is None:
+        writer(layer, k, v, layer.kv_cache, slots)
+        return
+    latent, rope = k[:, 0, :rank], k[:, :, rank:]
+    writer(latent, rope, layer.kv_cache, slots, layer.kv_cache_dtype, layer._k_scale)
+
+
+def captured(layer: Any, *written: Any) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    """What a call of a layer's cache writer was given.
+
+    Returns:
+        The planes of an item, [T, H, D] each: K and V, or MLA's latent with its rope part behind
+        it; and the slots they go to.
+    """
+    if getattr(layer, "kv_lora_rank", None) is None:
+        _, key, value, _, slots = written
+        return (key, value), slots
+    latent, rope, _, slots, *_ = written
+    return (torch.cat((latent[:, None], rope.view(len(rope), 1, -1)), dim=-1),), slots
 
 
 def reader_for(layer: Any) -> Reader | None:
     """The reader of a layer's layout, or None if the layout is not known."""
-    if layer.kv_cache.dim() != 4 or layer.kv_cache.dtype != layer_dtype(layer):
+    if layer.kv_cache.dtype != layer_dtype(layer):
+        return None
+    if getattr(layer, "kv_lora_rank", None) is not None:
+        return read_latent if layer.kv_cache.is_contiguous() else None
+    if layer.kv_cache.dim() != 4:
         return None
     return READERS.get(getattr(layer, "isa", None))
 
@@ -87,6 +110,15 @@ def read_plain(
     block, offset = slots // cache.shape[2], slots % cache.shape[2]
     tokens = cache[block, :, offset]
     return tokens[..., :head_size], tokens[..., head_size:]
+
+
+def read_latent(
+    cache: torch.Tensor, slots: torch.Tensor, head_size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Reads MLA's pages: rows of `head_size` channels one after the other. As `read_cpu_vec`; V has
+    no channels."""
+    rows = cache.view(-1, 1, head_size)[slots]
+    return rows, rows[..., :0]
 
 
 READERS: dict[str | None, Reader] = {

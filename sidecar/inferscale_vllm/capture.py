@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from inferscale_vllm import cache_io
 from inferscale_vllm.bank.items import NOBODY
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Slice
@@ -19,7 +20,8 @@ from inferscale_vllm.metadata import Slice
 
 @dataclass
 class _Partial:
-    """An item in the making: KV [T, L, 2, H, D], the first `filled` tokens of which are there."""
+    """An item in the making: KV [T, L, planes, H, D], of which the first `filled` tokens are
+    there."""
 
     kv: torch.Tensor
     filled: int
@@ -27,7 +29,8 @@ class _Partial:
 
 @dataclass(frozen=True)
 class Captured:
-    """A whole item: `kv` is [T, L, 2, H, D] on the CPU, contiguous. `tenant`: whose it is."""
+    """A whole item: `kv` is [T, L, 2, H, D], of MLA [T, L, 1, 1, C], on the CPU, contiguous.
+    `tenant`: whose it is."""
 
     key: str
     position: int
@@ -52,10 +55,12 @@ class Capturer:
             module.impl.do_kv_cache_update = self._wrapped(index, self.writers[index])
 
     def _wrapped(self, index: int, original: Callable[..., None]) -> Callable[..., None]:
-        def update(layer: Any, key: Any, value: Any, kv_cache: Any, slot_mapping: Any) -> None:
-            original(layer, key, value, kv_cache, slot_mapping)
+        module = self._layers.modules[index]
+
+        def update(*written: Any) -> None:
+            original(*written)
             if self._slices:
-                self._take(index, key, value, slot_mapping)
+                self._take(index, *cache_io.captured(module, *written))
 
         return update
 
@@ -70,7 +75,7 @@ class Capturer:
             for group in range(len(slices[0].slots) if slices else 0)
         ]
 
-    def _take(self, index: int, key: Any, value: Any, slot_mapping: Any) -> None:
+    def _take(self, index: int, planes: tuple[Any, ...], slot_mapping: Any) -> None:
         group = self._layers.groups[index]
         if group not in self._rows:
             self._rows[group] = rows_of(slot_mapping, self._wanted[group])
@@ -79,9 +84,9 @@ class Capturer:
             return
         if self._step is None:
             shape = (len(rows), *self._layers.token_shape)
-            self._step = torch.empty(shape, dtype=key.dtype)
-        self._step[:, index, 0] = key[rows]
-        self._step[:, index, 1] = value[rows]
+            self._step = torch.empty(shape, dtype=planes[0].dtype)
+        for plane, values in enumerate(planes):
+            self._step[:, index, plane] = values[rows]
         self._seen.add(index)
 
     def end(self) -> list[Captured]:
@@ -129,7 +134,10 @@ def rows_of(slot_mapping: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor | 
     missing.
 
     Matching by slot, not by position in the batch, because the model runner reorders requests.
+    Nothing is wanted of slot -1, which is padding on one side and a dropped window on the other.
     """
+    if bool((wanted < 0).any()):
+        return None
     present = slot_mapping.flatten().cpu()
     order = torch.argsort(present)
     at = torch.searchsorted(present[order], wanted)

@@ -9,6 +9,7 @@ until it has been tried: the connector contract is unversioned upstream.
 import importlib.metadata
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 SUPPORTED = ((0, 32), (0, 33))
@@ -80,12 +81,47 @@ def ended_by_itself(request: Any) -> bool:
     return request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
 
 
-def rope_modules() -> dict[str, Any]:
-    """RoPE classes by name, for exact `type()` comparison: a subclass may rotate differently."""
-    from vllm.model_executor.layers.rotary_embedding import base, linear_scaling_rope, llama3_rope
+def inverse_frequencies(module: Any) -> Any:
+    """Radians per position of one of vLLM's rotary modules, fp32 [R/2], by its own formula.
 
-    return {
-        "plain": base.RotaryEmbedding,
-        "linear": linear_scaling_rope.LinearScalingRotaryEmbedding,
-        "llama3": llama3_rope.Llama3RotaryEmbedding,
-    }
+    None for everything else: of a class that is not listed here, exactly, nothing is known. YaRN's
+    scale of cos and sin is not part of it: K that moves must keep its size.
+    """
+    from vllm.model_executor.layers.rotary_embedding import (
+        base,
+        deepseek_scaling_rope,
+        linear_scaling_rope,
+        llama3_rope,
+        ntk_scaling_rope,
+        phi3_long_rope_scaled_rope,
+        yarn_scaling_rope,
+    )
+
+    kind = type(module)
+    if kind in (base.RotaryEmbedding, llama3_rope.Llama3RotaryEmbedding):
+        return module._compute_inv_freq(module.base)
+    if kind is ntk_scaling_rope.NTKScalingRotaryEmbedding:
+        return module._compute_inv_freq(module.base)
+    if kind in (
+        yarn_scaling_rope.YaRNScalingRotaryEmbedding,
+        deepseek_scaling_rope.DeepseekScalingRotaryEmbedding,
+    ):
+        return module._compute_inv_freq(module.scaling_factor)
+    if kind is linear_scaling_rope.LinearScalingRotaryEmbedding:
+        factors = module.scaling_factors
+        return module._compute_inv_freq(module.base) / factors[0] if len(factors) == 1 else None
+    if kind is phi3_long_rope_scaled_rope.Phi3LongRoPEScaledRotaryEmbedding:
+        # Which of both is decided once, by the longest prompt the engine takes.
+        factors = module.long_factor if module.use_long_rope else module.short_factor
+        return module._compute_inv_freq(factors)
+    return None
+
+
+def eager_forward(vllm_config: Any, num_tokens: int) -> AbstractContextManager[Any]:
+    """In here a model runs as its code says: without attention metadata, nothing compiled."""
+    from vllm.forward_context import set_forward_context
+
+    context: AbstractContextManager[Any] = set_forward_context(
+        None, vllm_config, num_tokens=num_tokens, skip_compiled=True
+    )
+    return context

@@ -23,10 +23,12 @@ from vllm.distributed.parallel_state import get_world_group
 
 from inferscale_vllm import compat, selftest
 from inferscale_vllm.bank import Bank, BankRefused
-from inferscale_vllm.layers import UnsupportedModel, find_layers, rope_table
+from inferscale_vllm.layers import UnsupportedModel, find_layers
 from inferscale_vllm.metadata import StepMetadata
+from inferscale_vllm.observe import find_model, observe
 from inferscale_vllm.planner import Planner
 from inferscale_vllm.report import Reporter
+from inferscale_vllm.rotary import rope_table
 from inferscale_vllm.scheduler import Scheduler
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import open_state
@@ -100,7 +102,8 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
         if reason:
             return None
         layers = find_layers(self._vllm_config, self._kv_cache_config)
-        rope = rope_table(layers)
+        model = find_model(layers)
+        rope = rope_table(model, layers, observe(model, layers, self._vllm_config))
         dtype = self._vllm_config.model_config.dtype
         rank = get_world_group().rank_in_group
         settings = self._settings
@@ -113,7 +116,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             dtype=dtype,
             verify_writes=settings.verify_writes,
         )
-        result = selftest.run(layers, rope, worker.capturer, dtype)
+        result = selftest.run(layers, worker.capturer, dtype)
         self._state.note("self_test", {"passed": result.passed, "detail": result.detail})
         self._state.note(
             "layout", {"num_layers": len(layers.names), "kv_bytes_per_token": worker.token_bytes}

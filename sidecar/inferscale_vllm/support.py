@@ -28,19 +28,14 @@ def unsupported(vllm_config: Any, kv_cache_config: Any) -> str | None:
 
 
 def _unsupported_cache(kv_cache_config: Any) -> str | None:
-    from vllm.v1.kv_cache_interface import FullAttentionSpec
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
 
-    groups = kv_cache_config.kv_cache_groups
-    if not groups:
+    if not kv_cache_config.kv_cache_groups:
         return "the model has no KV cache"
-    for group in groups:
+    for group in kv_cache_config.kv_cache_groups:
         spec = group.kv_cache_spec
-        if type(spec) is not FullAttentionSpec or getattr(spec, "sliding_window", None):
-            return (
-                f"layers with {type(spec).__name__} are not supported yet ({group.layer_names[0]})"
-            )
-    if len(groups) > 1:
-        return "models with several KV cache groups are not supported yet"
+        if type(spec) not in (FullAttentionSpec, SlidingWindowSpec, MLAAttentionSpec):
+            return f"layers with {type(spec).__name__} are not supported ({group.layer_names[0]})"
     return None
 
 

@@ -59,8 +59,9 @@ class Worker:
         self._is_loaded = True
         self._failed_block_ids: set[int] = set()
         self.capturer = Capturer(layers)
-        num_layers, _, heads, size = layers.token_shape
-        prepare(ItemShape(0, num_layers, heads, size, True), rope, dtype)
+        num_layers, planes, heads, size = layers.token_shape
+        self._widths = (size, size if planes == 2 else 0)
+        prepare(ItemShape(0, num_layers, heads, size, planes == 2), rope, dtype)
 
     @property
     def token_bytes(self) -> int:
@@ -109,11 +110,10 @@ class Worker:
         if self._out.k.shape[1] >= num_tokens:
             return
         capacity = max(1024, 1 << (num_tokens - 1).bit_length())
-        num_layers, _, heads, size = self._layers.token_shape
-        shape = (num_layers, capacity, heads, size)
-        self._out = RotatedKV(
-            torch.empty(shape, dtype=self._dtype), torch.empty(shape, dtype=self._dtype)
-        )
+        num_layers, _, heads, _ = self._layers.token_shape
+        shape = (num_layers, capacity, heads)
+        k, v = (torch.empty(*shape, width, dtype=self._dtype) for width in self._widths)
+        self._out = RotatedKV(k, v)
 
     def _gather(self, loads: list[Load], out: RotatedKV) -> None:
         """Reads and turns every piece; token rows of `out` are in the order of the loads' slots."""
@@ -131,15 +131,13 @@ class Worker:
             rotate_items_into(items, torch.tensor(rows, dtype=torch.int64), self._rope, out)
 
     def _write(self, out: RotatedKV, slots: list[torch.Tensor]) -> None:
-        kept = [None if bool((s >= 0).all()) else (s >= 0).nonzero().flatten() for s in slots]
+        kept = [_kept(s) for s in slots]
         for index, module in enumerate(self._layers.modules):
             group = self._layers.groups[index]
-            k, v, where = out.k[index], out.v[index], slots[group]
-            rows = kept[group]
-            if rows is not None:
-                k, v, where = k[rows], v[rows], where[rows]
+            k, v, where = _held(out, index, slots[group], kept[group])
             k, v, where = (t.to(self._device) for t in (k, v, where))
-            cache_io.write(module, self.capturer.writers[index], k, v, where)
+            if len(where):
+                cache_io.write(module, self.capturer.writers[index], k, v, where)
 
     def _verify(self, loads: list[Load], out: RotatedKV, slots: list[torch.Tensor]) -> None:
         worst = 0.0
@@ -147,13 +145,12 @@ class Worker:
             reader = cache_io.reader_for(module)
             if reader is None:
                 return
-            where = slots[self._layers.groups[index]]
+            group = self._layers.groups[index]
+            wanted_k, wanted_v, where = _held(out, index, slots[group], _kept(slots[group]))
             k, v = reader(module.kv_cache, where, self._layers.head_size)
-            difference = max(
-                (k.float() - out.k[index].float()).abs().max().item(),
-                (v.float() - out.v[index].float()).abs().max().item(),
-            )
-            worst = max(worst, difference)
+            for got, wanted in ((k, wanted_k), (v, wanted_v)):
+                if got.numel():
+                    worst = max(worst, (got.float() - wanted.float()).abs().max().item())
         for load in loads:
             self._state.note(f"verify:{load.request_id}", worst)
 
@@ -175,6 +172,20 @@ class Worker:
             logger.warning("%s", error)
         except Exception:  # KV is derived data: losing it costs speed, not correctness
             logger.exception("captured items were not stored")
+
+
+def _kept(slots: torch.Tensor) -> torch.Tensor | None:
+    """Rows whose slot exists, int64; None if all do. A window group has let go of the others."""
+    exists = slots >= 0
+    return None if bool(exists.all()) else exists.nonzero().flatten()
+
+
+def _held(
+    out: RotatedKV, index: int, slots: torch.Tensor, rows: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """K, V and slots of one layer, without the rows that its group has let go of."""
+    k, v = out.k[index], out.v[index]
+    return (k, v, slots) if rows is None else (k[rows], v[rows], slots[rows])
 
 
 def _packed(item: Captured) -> tuple[ItemHeader, memoryview]:

@@ -25,9 +25,7 @@ def make() -> tuple[Capturer, list[Any]]:
     modules = [
         SimpleNamespace(impl=Impl(), num_kv_heads=HEADS, head_size=SIZE) for _ in range(LAYERS)
     ]
-    layers = AttentionLayers(
-        [f"l{i}" for i in range(LAYERS)], modules, [0] * LAYERS, [None] * LAYERS
-    )
+    layers = AttentionLayers([f"l{i}" for i in range(LAYERS)], modules, [0] * LAYERS)
     return Capturer(layers), modules
 
 
@@ -112,3 +110,21 @@ def test_requests_that_end_leave_nothing_behind() -> None:
     capturer.begin([piece([6], offset=1, total=2)])
     forward(modules, [6])
     assert capturer.end() == []
+
+
+def test_slots_that_a_window_dropped_are_never_matched_with_padding() -> None:
+    assert rows_of(torch.tensor([-1, 4]), torch.tensor([-1, 4])) is None
+
+
+def test_latents_are_captured_with_their_rope_part_behind_them() -> None:
+    written = []
+    impl = SimpleNamespace(do_kv_cache_update=lambda *args: written.append(args))
+    module = SimpleNamespace(impl=impl, num_kv_heads=1, head_size=6, kv_lora_rank=4)
+    capturer = Capturer(AttentionLayers(["l0"], [module], [0]))
+    capturer.begin([piece([8, 9])])
+    latent, rope = torch.randn(3, 4), torch.randn(3, 1, 2)
+    impl.do_kv_cache_update(latent, rope, None, torch.tensor([9, 7, 8]), "auto", None)
+    [item] = capturer.end()
+    assert item.kv.shape == (2, 1, 1, 1, 6)
+    assert torch.equal(item.kv[:, 0, 0, 0], torch.cat((latent, rope[:, 0]), dim=1)[[2, 0]])
+    assert len(written) == 1
