@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from inferscale_vllm import cache_io
-from inferscale_vllm.bank.items import NOBODY
+from inferscale_vllm.bank.items import NO_ADAPTER, NOBODY
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Slice
 
@@ -30,13 +30,14 @@ class _Partial:
 @dataclass(frozen=True)
 class Captured:
     """A whole item: `kv` is [T, L, 2, H, D], of MLA [T, L, 1, 1, C], on the CPU, contiguous.
-    `tenant`: whose it is."""
+    `tenant`: whose it is; `adapter`: the LoRA adapter that computed it."""
 
     key: str
     position: int
     token_ids: np.ndarray
     kv: torch.Tensor
     tenant: bytes = NOBODY
+    adapter: bytes = NO_ADAPTER
 
 
 class Capturer:
@@ -102,7 +103,11 @@ class Capturer:
             kv = self._extend(piece, step[start : start + count])
             start += count
             if kv is not None:
-                done.append(Captured(piece.key, piece.position, piece.token_ids, kv, piece.tenant))
+                done.append(
+                    Captured(
+                        piece.key, piece.position, piece.token_ids, kv, piece.tenant, piece.adapter
+                    )
+                )
         return done
 
     def _extend(self, piece: Slice, kv: torch.Tensor) -> torch.Tensor | None:

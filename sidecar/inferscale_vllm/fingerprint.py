@@ -1,4 +1,5 @@
-"""Names the namespace of a bank: everything that the bytes of an item depend on besides its tokens.
+"""Names the namespace of a bank: everything that the bytes of an item depend on besides its tokens
+and its LoRA adapter, which it names as well.
 
 Owns the fingerprint and nothing else. Invariant: every process of one engine (API server,
 scheduler, workers) computes the same value, and two engines whose KV differs never do. It is
@@ -7,13 +8,17 @@ computed from the configuration and the weight files' identity, never from mutab
 
 import hashlib
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from inferscale_vllm.bank.items import NO_ADAPTER
 
 FORMAT = 1
 """Version of the item format and of the rotation. Part of the namespace: a new one rebuilds, never
 misreads."""
 _EDGE_BYTES = 65_536
+_ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 
 
 def fingerprint(vllm_config: Any) -> str:
@@ -40,6 +45,27 @@ def _model_identity(model: Any) -> Any:
         return [str(model.model), str(model.revision)]
     files = sorted(p for p in folder.iterdir() if p.suffix in {".safetensors", ".bin", ".pt"})
     return [_file_identity(folder / "config.json"), *[_file_identity(p) for p in files]]
+
+
+def adapter_of(lora_request: Any) -> bytes:
+    """The bank's name of a request's LoRA adapter, 7 bytes: its name and files. Zeros for none."""
+    if lora_request is None:
+        return NO_ADAPTER
+    folder = Path(lora_request.lora_path)
+    stamps = tuple(_stamp(folder / name) for name in _ADAPTER_FILES)
+    return _adapter_tag(lora_request.lora_name, folder, stamps)
+
+
+def _stamp(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.is_file() else 0
+
+
+@lru_cache(maxsize=256)
+def _adapter_tag(name: str, folder: Path, _stamps: tuple[int, ...]) -> bytes:
+    files = [_file_identity(folder / file) for file in _ADAPTER_FILES]
+    known = [identity for identity in files if identity[1] is not None]
+    text = json.dumps([name, known or str(folder)])
+    return hashlib.sha256(text.encode()).digest()[: len(NO_ADAPTER)]
 
 
 def _file_identity(path: Path) -> list[Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata
 
-from inferscale_vllm.bank.items import NOBODY
+from inferscale_vllm.bank.items import NO_ADAPTER, NOBODY
 from inferscale_vllm.plan import Segment
 
 
@@ -40,6 +40,7 @@ class Slice:
         token_ids: int32, the item's tokens.
         slots: one int64 array per KV cache group: where this step writes them.
         tenant: whose item it is (`bank.tenant_of`).
+        adapter: LoRA adapter that computes it (`fingerprint.adapter_of`).
     """
 
     request_id: str
@@ -50,6 +51,7 @@ class Slice:
     token_ids: np.ndarray
     slots: list[np.ndarray]
     tenant: bytes = NOBODY
+    adapter: bytes = NO_ADAPTER
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from inferscale.protocol.engine import Capture
-from inferscale_vllm.bank.items import NOBODY, ItemHeader
+from inferscale_vllm.bank.items import NO_ADAPTER, NOBODY, ItemHeader
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Plan:
         wanted: keys that a build asked for, those already present included.
         reason: why not (everything was) injected; None if all was.
         tenant: whose request it is (`bank.tenant_of`).
+        adapter: the request's LoRA adapter (`fingerprint.adapter_of`); zeros for none.
         holder: names the plan's promises; empty if it has none.
         renew_at: when they have to be renewed, monotonic seconds.
     """
@@ -70,6 +71,7 @@ class Plan:
     injected: int = 0
     is_admitted: bool = False
     tenant: bytes = NOBODY
+    adapter: bytes = NO_ADAPTER
     holder: bytes = b""
     renew_at: float = 0.0
 
@@ -141,16 +143,19 @@ def segments(spans: Sequence[Span], start: int, end: int) -> list[Segment]:
     return pieces
 
 
-def prefix_key(salt: str, token_ids: np.ndarray, start: int) -> str:
+def prefix_key(salt: str, token_ids: np.ndarray, start: int, adapter: bytes = NO_ADAPTER) -> str:
     """Key of the exact KV of tokens [start, len(token_ids)) behind all tokens before them.
 
     Args:
         salt: the tenant's tag; prefixes are never shared across tenants.
         token_ids: int32, all tokens from the prompt's first on.
         start: first token whose KV the item holds.
+        adapter: LoRA adapter that computes it.
     """
     digest = hashlib.sha256(b"prefix\x00" + salt.encode() + b"\x00" + start.to_bytes(4, "little"))
     digest.update(np.ascontiguousarray(token_ids, np.int32).tobytes())
+    if adapter != NO_ADAPTER:
+        digest.update(b"\x00adapter\x00" + adapter)
     return digest.hexdigest()
 
 

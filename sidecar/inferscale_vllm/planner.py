@@ -15,6 +15,7 @@ from inferscale.protocol.engine import Capture
 from inferscale_vllm import support
 from inferscale_vllm.bank import Bank, ItemHeader, UseLog, tenant_of
 from inferscale_vllm.bank.promises import PROMISE_S
+from inferscale_vllm.fingerprint import adapter_of
 from inferscale_vllm.operation import Build, Inject, Operation, Refused
 from inferscale_vllm.plan import (
     Plan,
@@ -79,7 +80,13 @@ class Planner:
             prompt: its token ids, int32 [P].
         """
         op = "build" if isinstance(operation, Build) else "inject"
-        plan = Plan(operation.request_id, op, len(prompt), tenant=tenant_of(operation.salt))
+        plan = Plan(
+            operation.request_id,
+            op,
+            len(prompt),
+            tenant=tenant_of(operation.salt),
+            adapter=adapter_of(request.lora_request),
+        )
         try:
             self._refuse_if_off(request)
             if isinstance(operation, Build):
@@ -132,17 +139,21 @@ class Planner:
     def _plan_build(self, plan: Plan, build: Build, prompt: np.ndarray) -> None:
         wanted = list(build.captures)
         if build.prefix_end is not None:
-            wanted += self._prefix_captures(build.salt, prompt, build.prefix_end)
+            wanted += self._prefix_captures(plan, build.salt, prompt, build.prefix_end)
         if any(c.end > len(prompt) for c in wanted):
             raise Refused("malformed", "a capture ends behind the prompt")
         plan.wanted = [c.key for c in wanted]
         present = self.headers(plan.wanted)
-        plan.captures = [c for c, header in zip(wanted, present, strict=True) if header is None]
+        plan.captures = [
+            capture
+            for capture, header in zip(wanted, present, strict=True)
+            if header is None or header.adapter != plan.adapter
+        ]
 
     def _plan_inject(self, plan: Plan, inject: Inject, request: Any, prompt: np.ndarray) -> None:
         if not inject.items:
             raise Refused("no_items")
-        items = self._leading_items(inject.items)
+        items = self._leading_items(inject.items, plan.adapter)
         start, count = find_chain(prompt, [header.token_ids for header in items])
         if not count:
             raise Refused("items_not_in_prompt")
@@ -164,11 +175,15 @@ class Planner:
             hash_function=self._hash_function,
         )
 
-    def _leading_items(self, keys: Sequence[str]) -> list[ItemHeader]:
-        """Headers of the longest run of intact items from the first on."""
+    def _leading_items(self, keys: Sequence[str], adapter: bytes) -> list[ItemHeader]:
+        """Headers of the longest run of intact items of this adapter from the first on."""
         found: list[ItemHeader] = []
         for key, header in zip(keys, self.headers(keys), strict=True):
             if header is None or not self._is_intact(key, header):
+                break
+            if header.adapter != adapter:
+                if not found:
+                    raise Refused("lora")
                 break
             found.append(header)
         if not found:
@@ -194,7 +209,7 @@ class Planner:
         end = spans[0].start
         if exact >= end:
             return spans
-        captures = self._prefix_captures(salt, prompt, end)
+        captures = self._prefix_captures(plan, salt, prompt, end)
         for capture, header in zip(captures, self.headers([c.key for c in captures]), strict=True):
             if header and capture.start <= exact and self._is_intact(capture.key, header):
                 if self._uses:
@@ -203,6 +218,9 @@ class Planner:
         plan.captures = [c for c in captures if c.start >= exact]
         raise Refused("prefix_not_captured")
 
-    def _prefix_captures(self, salt: str, prompt: np.ndarray, end: int) -> list[Capture]:
+    def _prefix_captures(
+        self, plan: Plan, salt: str, prompt: np.ndarray, end: int
+    ) -> list[Capture]:
         starts = prefix_starts(end, self._block_size, WHOLE_PREFIX_TOKENS)
-        return [Capture(prefix_key(salt, prompt[:end], start), start, end) for start in starts]
+        keys = [prefix_key(salt, prompt[:end], start, plan.adapter) for start in starts]
+        return [Capture(key, start, end) for key, start in zip(keys, starts, strict=True)]

@@ -159,6 +159,7 @@ class Scheduler:
                     token_ids=np.asarray(ids, np.int32),
                     slots=self._slots(block_ids, low, high),
                     tenant=plan.tenant,
+                    adapter=plan.adapter,
                 )
             )
         return found

@@ -46,7 +46,6 @@ def forced_off(request: Any) -> str | None:
     if request.prompt_token_ids is None or request.prompt_embeds is not None:
         return "prompt_embeds"
     checks = (
-        (request.lora_request is not None, "lora"),
         (request.has_encoder_inputs, "multimodal"),
         (request.resumable, "resumable"),
     )

@@ -197,5 +197,6 @@ def _packed(item: Captured) -> tuple[ItemHeader, memoryview]:
         checksum=checksum(kv),
         token_ids=item.token_ids,
         tenant=item.tenant,
+        adapter=item.adapter,
     )
     return header, kv

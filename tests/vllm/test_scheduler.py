@@ -11,6 +11,7 @@ from vllm.v1.request import RequestStatus
 
 from inferscale.protocol.engine import Capture, build_params, inject_params
 from inferscale_vllm.bank import Bank, ItemHeader, checksum
+from inferscale_vllm.fingerprint import adapter_of
 from inferscale_vllm.plan import prefix_key, slots_of
 from inferscale_vllm.planner import Planner
 from inferscale_vllm.report import Reporter
@@ -188,7 +189,7 @@ def test_native_hits_come_first(scheduler: Scheduler, cache: CacheManager) -> No
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"lora_request": object()}, "lora"),
+        ({"lora_request": SimpleNamespace(lora_name="a", lora_path="/nowhere")}, "lora"),
         ({"has_encoder_inputs": True}, "multimodal"),
         ({"resumable": True}, "resumable"),
         ({"skip_reading_prefix_cache": True}, "prompt_logprobs"),
@@ -242,3 +243,47 @@ def test_a_bug_in_capture_keeps_the_promises_of_the_step(scheduler: Scheduler) -
 
 def test_slots_skip_the_null_block() -> None:
     assert slots_of([0, 5], 4, 2, 6).tolist() == [-1, -1, 20, 21]
+
+
+def test_items_of_an_adapter_serve_it_and_nobody_else(
+    scheduler: Scheduler, bank: Bank, tmp_path: Path
+) -> None:
+    lora = SimpleNamespace(lora_name="tuned", lora_path=str(tmp_path))
+    mine, prefix = (
+        adapter_of(lora),
+        prefix_key("t", np.asarray(HEAD, np.int32), 0, adapter_of(lora)),
+    )
+    for key, ids, at in ((KEYS[0], ITEMS[0], 3), (KEYS[1], ITEMS[1], 7), (prefix, HEAD, 0)):
+        kv = bytes(8 * len(ids))
+        header = ItemHeader(
+            len(ids), at, len(kv), checksum(kv), np.asarray(ids, np.int32), adapter=mine
+        )
+        bank.put({key: (header, memoryview(kv))})
+    asked = inject(lora_request=lora)
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) == 10
+    plain = inject()
+    scheduler.arrive(plain)
+    assert scheduler.match(plain, 0) == 0
+    assert (scheduler.finish(plain) or {})["inferscale"]["reason"] == "lora"
+
+
+def test_groups_have_their_own_slots_and_a_window_none_for_what_it_dropped(
+    bank: Bank, state: EngineState, cache: CacheManager
+) -> None:
+    reporter = Reporter(state)
+    planner = Planner(
+        banks=[bank], state=state, reporter=reporter, hash_function=hash, unsupported=None
+    )
+    scheduler = Scheduler(
+        planner=planner, reporter=reporter, secret=SECRET, group_block_sizes=[4, 8]
+    )
+    scheduler.bind(cache)
+    asked = inject()
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) == 10
+    blocks = SimpleNamespace(get_block_ids=lambda: ([9, 3, 5], [0, 2]))
+    scheduler.admit(asked, blocks, 10)
+    [load] = step(scheduler, 2).loads
+    assert load.slots[0].tolist() == [36, 37, 38, 39, 12, 13, 14, 15, 20, 21]
+    assert load.slots[1].tolist() == [-1] * 8 + [16, 17]

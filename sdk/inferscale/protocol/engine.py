@@ -29,7 +29,7 @@ REASONS = (
     "prefix_not_captured",  # the tokens before the first item have no exact KV yet
     "native_hit",  # vLLM's own prefix cache already holds them
     "prompt_logprobs",  # vLLM reads no cache for such requests
-    "lora",
+    "lora",  # the items were encoded with another LoRA adapter, or with none
     "multimodal",
     "prompt_embeds",
     "resumable",

@@ -16,11 +16,12 @@ newer one refused."""
 CODECS = ("plain", "int8", "k8v4")
 """How an item's KV is stored: in the model's dtype, or compressed (kernels, `ops/quantize`)."""
 NOBODY = bytes(8)
+NO_ADAPTER = bytes(7)
 PAGE_BYTES = 4096
 _PAGE_HEAD, _NODE_BYTES = 16, 56
 _MAGIC = b"ISK2"
-_HEADER = struct.Struct("<4sIIIqqQ8sB7x")
-# magic, num_tokens, position, kv bytes, retired ns, written ns, checksum, tenant, codec
+_HEADER = struct.Struct("<4sIIIqqQ8sB7s")
+# magic, num_tokens, position, kv bytes, retired ns, written ns, checksum, tenant, codec, adapter
 _COUNT = struct.Struct("<qq")
 
 
@@ -36,6 +37,7 @@ class ItemHeader:
         token_ids: int32 [T].
         tenant: whose it is (`tenant_of`), 8 bytes.
         codec: one of `CODECS`.
+        adapter: LoRA adapter that it was computed with (`fingerprint.adapter_of`), 7 bytes.
         written_ns: when it was stored (Unix time); 0 = now.
         retired_ns: when it was taken out of service; 0 = it is live.
     """
@@ -49,6 +51,7 @@ class ItemHeader:
     codec: str = "plain"
     written_ns: int = 0
     retired_ns: int = 0
+    adapter: bytes = NO_ADAPTER
 
     def packed(self) -> bytes:
         head = _HEADER.pack(
@@ -61,6 +64,7 @@ class ItemHeader:
             self.checksum,
             self.tenant,
             CODECS.index(self.codec),
+            self.adapter,
         )
         return head + self.token_ids.astype(np.int32).tobytes()
 
@@ -69,13 +73,14 @@ class ItemHeader:
         """Reads a record; None if it is none."""
         if len(value) < _HEADER.size:
             return None
-        magic, tokens, position, size, retired, written, checksum, tenant, codec = (
+        magic, tokens, position, size, retired, written, checksum, tenant, codec, adapter = (
             _HEADER.unpack_from(value)
         )
         if magic != _MAGIC or len(value) != _HEADER.size + 4 * tokens or codec >= len(CODECS):
             return None
         ids = np.frombuffer(value, np.int32, offset=_HEADER.size).copy()
-        return cls(tokens, position, size, checksum, ids, tenant, CODECS[codec], written, retired)
+        name = CODECS[codec]
+        return cls(tokens, position, size, checksum, ids, tenant, name, written, retired, adapter)
 
     def retired(self, now_ns: int) -> "ItemHeader":
         """The same item, out of service."""
