@@ -26,7 +26,7 @@ WANTS_CPU_TORCH := $(if $(findstring cuda,$(EXTRAS)),,yes)
 # vLLM and transformers must never look for a network that is not needed.
 OFFLINE := HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
 
-.PHONY: help setup demo test test-integrations check format bench clean
+.PHONY: help setup demo test test-integrations test-models check format bench clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 20
@@ -73,6 +73,9 @@ test: check ## check, then every test (ARGS='-m "not engine"' for the quick ones
 
 test-integrations: setup ## tests of the integrations, each framework in an environment of its own
 	@integrations/run_tests.sh $(ARGS)
+
+test-models: setup ## every supported kind of model through real vLLM, tiny and random (5 minutes)
+	@$(OFFLINE) $(BIN)/python -m pytest -q -m models tests/vllm/models $(ARGS)
 
 bench: setup ## every benchmark in its quick form
 	@for name in $$(ls benchmarks/*.py 2>/dev/null | xargs -rn1 basename | grep -v '^_' | sed 's/\.py$$//'); do \

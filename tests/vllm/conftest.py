@@ -29,6 +29,15 @@ SECRET = "a secret of the tests"
 TENANT = "tenant-a"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The many models are for those who ask for them (`make test-models`)."""
+    if "models" in config.option.markexpr:
+        return
+    asked = [item for item in items if item.get_closest_marker("models") is None]
+    config.hook.pytest_deselected(items=[item for item in items if item not in asked])
+    items[:] = asked
+
+
 @dataclass
 class Answer:
     """What the engine said to one completion request, and what the connector says it did."""

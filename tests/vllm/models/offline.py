@@ -1,0 +1,166 @@
+"""Runs tiny models through vLLM in this process, one forked child each, and prints what was seen.
+
+    python -m tests.vllm.models.offline FOLDER NAME …
+
+One import of vLLM serves all models; a start then takes seconds. One line of JSON per model.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from inferscale.protocol.engine import SECRET_ENV, Capture, build_params, inject_params
+
+from .zoo import MAX_MODEL_LEN, MODELS, save, save_adapter
+
+SECRET, TENANT, HEAD, BLOCK = "a secret of the tests", "tenant-a", 20, 32
+
+
+class Offline:
+    """One model in vLLM's offline engine, with the connector."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        from vllm import LLM
+
+        self.tiny, self.folder = MODELS[name], folder
+        save(name, folder / "model")
+        connector = {
+            "kv_connector": "InferScaleConnector",
+            "kv_connector_module_path": "inferscale_vllm.connector",
+            "kv_role": "kv_both",
+            "engine_id": "offline",
+            "kv_connector_extra_config": {"bank_dir": str(folder / "bank"), "verify_writes": True},
+        }
+        options = {
+            "dtype": "bfloat16",
+            "enforce_eager": True,
+            "block_size": BLOCK,
+            "num_gpu_blocks_override": 256,
+            **self.tiny.options,
+        }
+        self.llm = LLM(
+            model=str(folder / "model"),
+            skip_tokenizer_init=True,
+            max_model_len=MAX_MODEL_LEN,
+            kv_transfer_config=connector,
+            **options,
+        )
+        self.adapter: Any = None
+        if self.tiny.adapter:
+            from vllm.lora.request import LoRARequest
+
+            save_adapter(name, folder / "adapter")
+            self.adapter = LoRARequest("tiny", 1, str(folder / "adapter"))
+
+    @property
+    def state(self) -> Any:
+        from inferscale_vllm.state import open_state
+
+        return open_state(self.folder / "bank" / "engines" / "offline")
+
+    @property
+    def worker(self) -> Any:
+        """The connector's worker half. Only where the engine's worker lives in this process."""
+        from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+        return get_kv_transfer_group()._worker
+
+    def complete(
+        self,
+        ids: list[int],
+        params: dict[str, Any] | None = None,
+        *,
+        tokens: int = 4,
+        salt: str | None = None,
+        adapter: Any = None,
+    ) -> tuple[Any, int]:
+        """(token ids and logprobs of the best five, tokens that vLLM found in its caches)."""
+        from vllm import SamplingParams
+
+        sampling = SamplingParams(
+            temperature=0,
+            max_tokens=tokens,
+            logprobs=5,
+            detokenize=False,
+            ignore_eos=True,
+            extra_args={"kv_transfer_params": params} if params else None,
+        )
+        prompt: dict[str, Any] = {"prompt_token_ids": ids}
+        if salt:
+            prompt["cache_salt"] = salt
+        [output] = self.llm.generate([prompt], sampling, use_tqdm=False, lora_request=adapter)
+        answer = output.outputs[0]
+        best = [{str(k): v.logprob for k, v in step.items()} for step in answer.logprobs]
+        return [list(answer.token_ids), best], output.num_cached_tokens or 0
+
+    def report(self, request_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.state.get_report(request_id) or {}
+        return {**found, "max_error": self.state.get_note(f"verify:{request_id}")}
+
+
+def run(name: str, folder: Path) -> dict[str, Any]:
+    """Everything that is asserted about one model."""
+    from .checks import check
+
+    start = time.monotonic()
+    engine = Offline(name, folder)
+    started = time.monotonic() - start
+    seen: dict[str, Any] = {
+        "unsupported": engine.state.get_note("unsupported"),
+        "self_test": engine.state.get_note("self_test"),
+        "layout": engine.state.get_note("layout"),
+    }
+    seen |= check(engine)
+    return {**seen, "start_s": round(started, 1), "total_s": round(time.monotonic() - start, 1)}
+
+
+def build(keys: list[str], items: list[list[int]], request_id: str) -> dict[str, Any]:
+    """Parameters of a build that captures every item behind the head."""
+    captures, at = [], HEAD
+    for key, item in zip(keys, items, strict=True):
+        captures.append(Capture(key, at, at + len(item)))
+        at += len(item)
+    return build_params(
+        SECRET, request_id=request_id, salt=TENANT, captures=captures, prefix_end=HEAD
+    )
+
+
+def inject(keys: list[str], request_id: str) -> dict[str, Any]:
+    return inject_params(SECRET, request_id=request_id, salt=TENANT, items=keys)
+
+
+def main(folder: Path, names: list[str]) -> None:
+    os.environ.update(
+        {
+            SECRET_ENV: SECRET,
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_LOGGING_LEVEL": "WARNING",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_CI_ENV": "1",
+        }
+    )
+    import vllm.v1.engine.llm_engine
+    import vllm.v1.worker.cpu_worker  # noqa: F401 - imported once, for all children
+
+    for name in names:
+        if (child := os.fork()) == 0:
+            # Several workers are processes of their own, which an engine in this one cannot have.
+            several = "tensor_parallel_size" in MODELS[name].options
+            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if several else "0"
+            try:
+                result = run(name, folder / name)
+            except Exception:  # noqa: BLE001 - the test shows it
+                result = {"error": traceback.format_exc()}
+            print("RESULT", json.dumps({"name": name, **result}), flush=True)  # noqa: T201
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
