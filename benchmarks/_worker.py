@@ -19,8 +19,10 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.rotary_embedding import get_rope
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl, _get_attn_isa
 
+from inferscale_kernels.rope import RopeTable
+from inferscale_vllm import compat
 from inferscale_vllm.bank import open_bank
-from inferscale_vllm.layers import AttentionLayers, rope_table
+from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Load, StepMetadata
 from inferscale_vllm.plan import Span, find_chain, item_spans, prefix_key, segments
 from inferscale_vllm.state import EngineState
@@ -101,7 +103,7 @@ class Bench:
         layers = self._layers(num_blocks)
         return Worker(
             layers=layers,
-            rope=rope_table(layers),
+            rope=self._rope(len(layers.names)),
             bank=self._bank,
             state=self._state,
             dtype=self._config.model_config.dtype,
@@ -115,7 +117,7 @@ class Bench:
         isa = _get_attn_isa(dtype, self._block_size, head_dim)
         shape = (num_blocks, heads, self._block_size, 2 * head_dim)
         queries = model.get_num_attention_heads(parallel)
-        modules, rotary = [], self._rotary(head_dim)
+        modules = []
         with set_current_vllm_config(self._config):
             for _ in range(count):
                 impl = CPUAttentionBackendImpl(
@@ -123,13 +125,16 @@ class Bench:
                 )
                 modules.append(_Layer(impl, isa, torch.zeros(shape, dtype=dtype)))
         names = [f"layers.{index}" for index in range(count)]
-        return AttentionLayers(names, modules, [0] * count, [rotary] * count)
+        return AttentionLayers(names, modules, [0] * count)
 
-    def _rotary(self, head_dim: int) -> Any:
-        text = self._config.model_config.hf_text_config
+    def _rope(self, num_layers: int) -> RopeTable:
+        model = self._config.model_config
+        text = model.hf_text_config
         with set_current_vllm_config(self._config):
-            return get_rope(
-                head_dim,
+            rotary = get_rope(
+                model.get_head_size(),
                 max_position=text.max_position_embeddings,
                 rope_parameters=text.rope_parameters,
             )
+        frequencies = compat.inverse_frequencies(rotary)
+        return RopeTable.uniform(frequencies, num_layers, is_neox=rotary.is_neox_style)
