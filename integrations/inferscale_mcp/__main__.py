@@ -1,13 +1,9 @@
-"""`python -m inferscale_mcp --user-id alice`: the MCP server over stdio.
-
-Standard output belongs to the protocol; whatever else is to be said goes to standard error.
-"""
+"""`python -m inferscale_mcp --user-id alice`: MCP over stdio; the sidecar may be elsewhere."""
 
 import argparse
 import os
 
-from inferscale import AsyncMemory
-from inferscale_mcp import create_server
+from inferscale_mcp import serve_stdio
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -23,7 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     scope = {n: v for n in ("user_id", "agent_id", "run_id") if (v := getattr(given, n))}
     if not scope:
         parser.error("whose memory? give --user-id, --agent-id or --run-id")
-    create_server(AsyncMemory(given.base_url), scope).run("stdio")
+    serve_stdio(scope, base_url=given.base_url)
 
 
 if __name__ == "__main__":

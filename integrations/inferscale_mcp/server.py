@@ -1,15 +1,18 @@
 """The tools of the MCP server: add, search, list, update and delete memories of one scope.
 
-Owns what the tools take and give. Invariants: whose memory it is was decided when the server was
-made, never by an argument that a model writes; other scopes' memories do not exist for it. Results
-are text that the model reads: MCP has no way to attach a handle, so nothing is injected here.
+Owns what the tools take and give. Invariants: whose memory it is was decided outside of what a
+model writes, by the process's settings or the request's headers; other scopes' memories do not
+exist. Results are text that the model reads: MCP has no way to attach a handle, so nothing is
+injected here.
 """
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
@@ -46,6 +49,18 @@ class Written(BaseModel):
     event: str
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Who calls: a client that acts with their rights, and whose memory it is."""
+
+    memory: AsyncMemory
+    scope: Mapping[str, str]
+
+
+Identify = Callable[[Any], Caller]
+"""From a request's `Context` to its caller. Raises ToolError if it names nobody."""
+
+
 def create_server(memory: AsyncMemory, scope: Mapping[str, str]) -> MCPServer:
     """A server for the memory of one user, agent or run.
 
@@ -58,17 +73,28 @@ def create_server(memory: AsyncMemory, scope: Mapping[str, str]) -> MCPServer:
     """
     if not scope or set(scope) - set(_IDS):
         raise InvalidArgumentError(f"scope is {dict(scope)}; it needs some of {', '.join(_IDS)}.")
-    server = MCPServer("inferscale", instructions=_INSTRUCTIONS, version=__version__)
-    _Tools(memory, dict(scope)).register(server)
+    caller = Caller(memory, dict(scope))
+    return serve_callers(lambda _: caller)
+
+
+def serve_callers(identify: Identify) -> MCPServer:
+    """A server for many: each call is its caller's.
+
+    Args:
+        identify: see `Identify`.
+    """
+    server = MCPServer(
+        "inferscale", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING"
+    )
+    _Tools(identify).register(server)
     return server
 
 
 class _Tools:
     """The tools. Their docstrings are what the model reads."""
 
-    def __init__(self, memory: AsyncMemory, scope: dict[str, str]) -> None:
-        self._memory = memory
-        self._scope: dict[str, Any] = scope
+    def __init__(self, identify: Identify) -> None:
+        self._identify = identify
 
     def register(self, server: MCPServer) -> None:
         """Adds them to a server."""
@@ -85,44 +111,56 @@ class _Tools:
             server.tool(annotations=annotations)(_explained(tool))
 
     async def search_memories(
-        self, query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5
+        self, ctx: Context, query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5
     ) -> FoundList:
         """Search what is known about the user, by meaning. Best first."""
-        result = await self._memory.search(query, limit=limit, **self._scope)
+        caller = self._identify(ctx)
+        result = await caller.memory.search(query, limit=limit, **_ids(caller))
         return FoundList(memories=[_found(hit, hit.score) for hit in result.results])
 
     async def list_memories(
-        self, limit: Annotated[int, Field(ge=1, le=100)] = 20, cursor: str | None = None
+        self,
+        ctx: Context,
+        limit: Annotated[int, Field(ge=1, le=100)] = 20,
+        cursor: str | None = None,
     ) -> FoundList:
         """List memories, newest first. Pass next_cursor of one page to get the next."""
-        page = await self._memory.get_all(limit=limit, cursor=cursor, **self._scope)
+        caller = self._identify(ctx)
+        page = await caller.memory.get_all(limit=limit, cursor=cursor, **_ids(caller))
         found = [_found(record) for record in page.results]
         return FoundList(memories=found, next_cursor=page.next_cursor)
 
-    async def add_memory(self, text: str) -> Written:
+    async def add_memory(self, ctx: Context, text: str) -> Written:
         """Remember one lasting fact about the user, as a complete sentence."""
-        result = await self._memory.add(text, infer=False, **self._scope)
+        caller = self._identify(ctx)
+        result = await caller.memory.add(text, infer=False, **_ids(caller))
         if not result.results:
             raise ToolError("The text is blank; there is nothing to remember.")
         return Written(id=result.results[0].id, event=result.results[0].event)
 
-    async def update_memory(self, memory_id: str, text: str) -> Written:
+    async def update_memory(self, ctx: Context, memory_id: str, text: str) -> Written:
         """Replace the text of a memory that has changed. Search first for its id."""
-        await self._need(memory_id)
-        await self._memory.update(memory_id, text)
+        caller = await self._owner_of(memory_id, ctx)
+        await caller.memory.update(memory_id, text)
         return Written(id=memory_id, event="UPDATE")
 
-    async def delete_memory(self, memory_id: str) -> Written:
+    async def delete_memory(self, ctx: Context, memory_id: str) -> Written:
         """Forget a memory for good. Search first for its id."""
-        await self._need(memory_id)
-        await self._memory.delete(memory_id)
+        caller = await self._owner_of(memory_id, ctx)
+        await caller.memory.delete(memory_id)
         return Written(id=memory_id, event="DELETE")
 
-    async def _need(self, memory_id: str) -> None:
-        """Raises unless the memory is of this scope: ids are the tenant's, not the user's."""
-        record = await self._memory.get(memory_id)
-        if record is None or any(record[name] != value for name, value in self._scope.items()):
+    async def _owner_of(self, memory_id: str, ctx: Context) -> Caller:
+        """The caller, if the memory is of their scope: ids are the tenant's, not the user's."""
+        caller = self._identify(ctx)
+        record = await caller.memory.get(memory_id)
+        if record is None or any(record[name] != value for name, value in caller.scope.items()):
             raise ToolError("There is no such memory; search for its id first.")
+        return caller
+
+
+def _ids(caller: Caller) -> dict[str, Any]:
+    return dict(caller.scope)
 
 
 def _explained(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -22,6 +22,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.m
 COMMANDS = (
     "start",
     "run",
+    "mcp",
     "status",
     "doctor",
     "version",

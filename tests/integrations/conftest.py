@@ -1,9 +1,11 @@
 """A sidecar to talk to, served by the project's own interpreter, and a user nobody else has."""
 
+import json
 import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,16 +42,53 @@ def sidecar_python() -> Path:
     return python
 
 
-@pytest.fixture(scope="session")
-def running(sidecar_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
-    folder = tmp_path_factory.mktemp("sidecar")
-    argv = [str(sidecar_python), str(Path(__file__).with_name("served.py")), str(folder)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+@contextmanager
+def served(python: Path, folder: Path, **env: str) -> Iterator[Sidecar]:
+    """A sidecar with a scripted engine, whose database lies in `folder`."""
+    argv = [str(python), str(Path(__file__).with_name("served.py")), str(folder)]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **env}
+    ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert url, "the sidecar did not start; its errors are above"
         yield Sidecar(url)
         process.terminate()
+
+
+@pytest.fixture(scope="session")
+def running(sidecar_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    with served(sidecar_python, tmp_path_factory.mktemp("sidecar")) as sidecar:
+        yield sidecar
+
+
+@dataclass(frozen=True)
+class Keyed(Sidecar):
+    """A sidecar that asks for keys: `mine` and `reader` of one tenant, `other` of another one."""
+
+    mine: str
+    reader: str
+    other: str
+
+
+@pytest.fixture(scope="session")
+def keyed(sidecar_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
+    folder = tmp_path_factory.mktemp("keyed")
+    store = ("--set", f"store.url=sqlite+aiosqlite:///{folder / 'memory.db'}", "--json")
+
+    def cli(*words: str) -> Any:
+        argv = [str(sidecar_python), "-m", "inferscale_sidecar.cli", *words, *store]
+        return json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+
+    cli("tenants", "create", "acme")
+    secrets = {
+        "mine": cli("keys", "create", "mine")["secret"],
+        "reader": cli("keys", "create", "reader", "--scope", "read")["secret"],
+        "other": cli("keys", "create", "other", "--tenant", "acme")["secret"],
+    }
+    # Its own environment names the mightier key: nobody must act with that one.
+    with served(sidecar_python, folder, INFERSCALE_API_KEY=secrets["mine"]) as sidecar:
+        yield Keyed(sidecar.url, **secrets)
 
 
 @pytest.fixture

@@ -28,12 +28,15 @@ from tests.sidecar.service.fakes import HashEmbedder
 
 from inferscale_sidecar.api.app import create_app
 from inferscale_sidecar.api.auth import writing_tenant
+from inferscale_sidecar.api.mcp import mcp_route
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.api.routes.health import ReadyState
 from inferscale_sidecar.compose.frame import MemoryFrame
+from inferscale_sidecar.config import Config
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.index import FlatIndex
+from inferscale_sidecar.lifecycle.mcp import load_mcp, mcp_running
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.chat import ChatService
@@ -172,12 +175,15 @@ async def serve(folder: Path) -> None:
             debug_routes(scripted, clock, embedder),
         ),
     )
+    mcp = load_mcp(Config(home=folder, cache=folder))
+    app.router.routes.append(mcp_route(mcp))
     listener = socket.create_server(("127.0.0.1", 0))
     # asyncio leaves this to us for a listener that it did not make: 40 ms for each answer.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sys.stdout.write(f"http://127.0.0.1:{listener.getsockname()[1]}\n")
     sys.stdout.flush()
-    await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve(sockets=[listener])
+    async with mcp_running(mcp):
+        await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve(sockets=[listener])
 
 
 if __name__ == "__main__":

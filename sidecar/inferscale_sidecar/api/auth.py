@@ -18,6 +18,8 @@ from inferscale_sidecar.store.records import Grant, KeyScope
 
 _PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _OWN_PAGES = ("same-origin", "none")
+EVIDENCE = frozenset({"authorization", "x-api-key", "host", "sec-fetch-site", *_PROXY_HEADERS})
+"""All headers that decide who is asking. Who acts for a caller passes on these, and no others."""
 
 
 async def current_tenant(request: Request) -> Tenant:
@@ -28,6 +30,15 @@ async def current_tenant(request: Request) -> Tenant:
         RateLimited: see `Admission`.
     """
     return (await _authorize(request, "read", "read")).tenant
+
+
+async def known_tenant(request: Request) -> Tenant:
+    """The same, for what only passes on: what it asks for is counted against limits, not it."""
+    tenants: TenantService = request.app.state.tenants
+    grant = await tenants.authenticate(_secret(request), is_local=is_local(request))
+    request.state.tenant = grant.tenant
+    tenants.require(grant, "read")
+    return grant.tenant
 
 
 async def writing_tenant(request: Request) -> Tenant:

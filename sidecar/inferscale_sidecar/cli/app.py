@@ -22,6 +22,7 @@ from inferscale_sidecar.cli.flags import (
     Words,
     load_settings,
 )
+from inferscale_sidecar.cli.mcp_command import add_mcp_command
 from inferscale_sidecar.cli.output import INTERRUPTED, OK, USAGE, Output
 from inferscale_sidecar.cli.transfer_commands import add_transfer_commands
 from inferscale_sidecar.errors import ConfigError, SidecarError
@@ -39,6 +40,7 @@ tenants = typer.Typer(help="Tenants, straight in the database.", no_args_is_help
 app.add_typer(tenants, name="tenants")
 
 add_transfer_commands(app)
+add_mcp_command(app)
 
 
 @app.command()

@@ -125,6 +125,15 @@ class InjectConfig(_Section):
     """Most new items in one build request."""
 
 
+class McpConfig(_Section):
+    """The MCP server at `/mcp`."""
+
+    enabled: bool = True
+    """False: there is no `/mcp`."""
+    user_id: str = Field(default="", max_length=256)
+    """Whose memory its tools use. Unset: the header `X-InferScale-User-Id` of each request says."""
+
+
 class ExtractConfig(_Section):
     """How facts are found in messages (`infer`)."""
 
@@ -177,6 +186,7 @@ class Config(_Section):
     engine: EngineConfig = EngineConfig()
     inject: InjectConfig = InjectConfig()
     extract: ExtractConfig = ExtractConfig()
+    mcp: McpConfig = McpConfig()
     limits: LimitsConfig = LimitsConfig()
 
     @field_validator("home", "cache")

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from inferscale_sidecar.api.app import create_app
 from inferscale_sidecar.api.auth import chatting_tenant
+from inferscale_sidecar.api.mcp import McpServer, mcp_route
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.api.routes.health import Readiness
@@ -235,9 +236,11 @@ def make_services(
     )
 
 
-def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAPI:
+def make_app(
+    config: Config, services: Services, engine: Engine, readiness: Readiness, mcp: McpServer | None
+) -> FastAPI:
     """The ASGI application with all routes; what no route takes goes to vLLM."""
-    return create_app(
+    app = create_app(
         memory=services.memory,
         recall=services.recall,
         blocks=services.blocks,
@@ -251,3 +254,6 @@ def make_app(services: Services, engine: Engine, readiness: Readiness) -> FastAP
             passthrough_router(engine, chatting_tenant),
         ),
     )
+    if config.mcp.enabled:
+        app.router.routes.append(mcp_route(mcp, user_id=config.mcp.user_id))
+    return app

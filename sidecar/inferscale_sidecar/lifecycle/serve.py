@@ -19,6 +19,7 @@ from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.lifecycle.host import EngineHost, attach, supervise
 from inferscale_sidecar.lifecycle.http import StopSignal, bind, serving
+from inferscale_sidecar.lifecycle.mcp import load_mcp, mcp_running
 from inferscale_sidecar.lifecycle.parts import Builder, make_app, make_builder, make_services
 from inferscale_sidecar.lifecycle.watch import EngineWatch
 from inferscale_sidecar.metrics import Metrics
@@ -93,7 +94,9 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
     services = make_services(config, store, embedder, host.client, metrics, builder)
     watch = EngineWatch(host, builder, metrics)
     await stack.enter_async_context(_building(builder))
-    app = make_app(services, host.client, watch.readiness)
+    mcp = await asyncio.to_thread(load_mcp, config) if config.mcp.enabled else None
+    await stack.enter_async_context(mcp_running(mcp))
+    app = make_app(config, services, host.client, watch.readiness, mcp)
     drain_s, on_drain = config.server.drain_timeout_s, host.board.begin_drain
     await stack.enter_async_context(serving(app, listener, drain_s=drain_s, on_drain=on_drain))
     with stage("engine"):

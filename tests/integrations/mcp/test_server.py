@@ -113,6 +113,17 @@ async def test_over_stdio(sidecar, memory: Memory, user):
     assert hit["memory"] == FACT
 
 
+async def test_by_the_sidecars_command(sidecar, sidecar_python, memory: Memory, user):
+    memory.add(FACT, user_id=user)
+    words = ["mcp", "--user-id", user, "--url", sidecar.url]
+    command = StdioServerParameters(
+        command=str(sidecar_python), args=["-m", "inferscale_sidecar.cli", *words], env=ENV
+    )
+    async with Client(stdio_client(command)) as client:
+        (hit,) = (await call(client, "search_memories", query="sister"))["memories"]
+    assert hit["memory"] == FACT
+
+
 def test_without_a_user_it_does_not_start():
     command = [sys.executable, "-m", "inferscale_mcp"]
     run = subprocess.run(command, capture_output=True, text=True, env=ENV)

@@ -80,7 +80,7 @@ class Starter:
                 **os.environ,
                 "INFERSCALE_HOME": str(self._home),
                 "FAKE_PID_FILE": str(pid_file),
-                "PYTHONPATH": str(STAND_INS),
+                "PYTHONPATH": os.pathsep.join([str(STAND_INS), *sys.path]),
                 **env,
             },
         )
@@ -98,6 +98,23 @@ async def start(tmp_path: Path) -> AsyncIterator[Starter]:
             await sidecar.process.wait()
         if sidecar.engine_pid_file.exists():
             await until_gone(sidecar.engine_pid)
+
+
+async def test_documents_and_mcp_are_served(start: Starter) -> None:
+    sidecar = await start("--set", "mcp.user_id=ada")
+    await sidecar.wait_ready()
+    headers = {"accept": "application/json, text/event-stream"}
+    tool = {"name": "add_memory", "arguments": {"text": "Ada likes tea."}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}
+    item = {"namespace": ["a"], "key": "k", "value": {"n": 1}}
+    async with httpx.AsyncClient(base_url=sidecar.ready["url"], timeout=20) as http:
+        assert (await http.put("/v1/store/items", json=item)).status_code == 204
+        answer = await http.post("/mcp", json=call, headers=headers)
+        assert answer.json()["result"]["structuredContent"]["event"] == "ADD"
+        listed = (await http.get("/v1/memories?user_id=ada")).json()
+        assert [each["memory"] for each in listed["results"]] == ["Ada likes tea."]
+    sidecar.process.send_signal(signal.SIGTERM)
+    assert await sidecar.finish() == 0
 
 
 async def test_it_serves_drains_and_stops_its_engine(start: Starter) -> None:
