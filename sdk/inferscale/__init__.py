@@ -6,8 +6,12 @@ with memory attached; they need the extra `openai` and are imported only when th
 
 from typing import TYPE_CHECKING, Any
 
+from inferscale._async_block_client import AsyncBlocks
 from inferscale._async_client import AsyncMemory
 from inferscale._attach import MemoryLike, memory_field, merge_extra_body
+from inferscale._block_client import Blocks
+from inferscale._block_results import Block, BlockHistoryRecord, BlockList, PinnedBlock
+from inferscale._block_tools import block_tools, is_block_tool
 from inferscale._chat import ChatCompletion, ChatCompletionChunk, ChatMessage
 from inferscale._client import Memory
 from inferscale._documents import AsyncDocuments, Documents
@@ -65,10 +69,15 @@ __all__ = [
     "APITimeoutError",
     "AddResult",
     "AddedMemory",
+    "AsyncBlocks",
     "AsyncChatStream",
     "AsyncDocuments",
     "AsyncMemory",
     "AuthenticationError",
+    "Block",
+    "BlockHistoryRecord",
+    "BlockList",
+    "Blocks",
     "BuildStatus",
     "ChatCompletion",
     "ChatCompletionChunk",
@@ -92,6 +101,7 @@ __all__ = [
     "NotFoundError",
     "NotReadyError",
     "PermissionDeniedError",
+    "PinnedBlock",
     "QuotaExceededError",
     "RateLimitError",
     "RecalledMemory",
@@ -104,6 +114,8 @@ __all__ = [
     "UnsupportedError",
     "UpdateResult",
     "__version__",
+    "block_tools",
+    "is_block_tool",
     "memory_field",
     "merge_extra_body",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Self
 import httpx
 
 from inferscale import _exchange, _operations
+from inferscale._async_block_client import AsyncBlocks
 from inferscale._chat_client import AsyncChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
 from inferscale._dialect import one_limit
@@ -49,6 +50,11 @@ class AsyncMemory(AsyncChatMethods):
         )
         self._transport = AsyncTransport(config, http_client)
         self.documents = AsyncDocuments(self._transport)
+
+    @property
+    def blocks(self) -> AsyncBlocks:
+        """As `Memory.blocks`; its methods are awaited."""
+        return AsyncBlocks(self._transport)
 
     async def add(
         self,
@@ -194,6 +200,7 @@ class AsyncMemory(AsyncChatMethods):
         mode: SearchMode | None = None,
         diversity: float | None = None,
         recency_days: float | None = None,
+        max_tokens: int | None = None,
         ttl_s: int | None = None,
     ) -> MemoryHandle:
         """As `Memory.recall`."""
@@ -204,6 +211,7 @@ class AsyncMemory(AsyncChatMethods):
             threshold=threshold,
             filters=filters,
             ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
+            max_tokens=max_tokens,
             ttl_s=ttl_s,
         )
         return await self._transport.call(operation)

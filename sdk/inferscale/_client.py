@@ -11,6 +11,7 @@ from typing import Any, Self
 import httpx
 
 from inferscale import _exchange, _operations
+from inferscale._block_client import Blocks
 from inferscale._chat_client import ChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
 from inferscale._dialect import one_limit
@@ -61,6 +62,11 @@ class Memory(ChatMethods):
         )
         self._transport = SyncTransport(config, http_client)
         self.documents = Documents(self._transport)
+
+    @property
+    def blocks(self) -> Blocks:
+        """Pinned blocks: text that is part of every recall, handle and chat with memory."""
+        return Blocks(self._transport)
 
     def add(
         self,
@@ -245,13 +251,15 @@ class Memory(ChatMethods):
         mode: SearchMode | None = None,
         diversity: float | None = None,
         recency_days: float | None = None,
+        max_tokens: int | None = None,
         ttl_s: int | None = None,
     ) -> MemoryHandle:
-        """Find the memories for `query` and freeze them into a handle, to be attached to requests.
+        """Freeze pinned blocks and the memories for `query` into a handle, to attach to requests.
 
         Args:
             k: at most so many (default 20).
             threshold, filters: as in `search`.
+            max_tokens: at most so many tokens of text: pinned blocks first, then the best.
             ttl_s: seconds until the handle expires (default one day).
         """
         operation = _operations.recall(
@@ -261,6 +269,7 @@ class Memory(ChatMethods):
             threshold=threshold,
             filters=filters,
             ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
+            max_tokens=max_tokens,
             ttl_s=ttl_s,
         )
         return self._transport.call(operation)

@@ -89,6 +89,11 @@ def scope_ids(scope: Scope) -> dict[str, str]:
     return split_filters(None, scope)[0]
 
 
+def optional_ids(scope: Scope) -> dict[str, str]:
+    """The ids that are given, if any."""
+    return scope_ids(scope) if any(value is not None for value in scope.values()) else {}
+
+
 def one_limit(default: int | None, **spellings: int | None) -> int | None:
     """The one value given under any of several names, or `default`.
 

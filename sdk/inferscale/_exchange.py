@@ -5,17 +5,17 @@ The drivers in `_transport` are the only code that waits. Invariant: nothing her
 """
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httpx
 from pydantic import ValidationError
 
 from inferscale import _operations
 from inferscale._operation import Operation
-from inferscale._results import BuildStatus, ListResult, MemoryRecord
+from inferscale._results import BuildStatus, ListResult
 from inferscale._retry import RetryPolicy
 from inferscale._status import error_from_response, request_id_of
 from inferscale._validate import explain
@@ -74,19 +74,43 @@ def exchange(
     raise AssertionError("unreachable: count() does not end")
 
 
-def list_all(scope: dict[str, str], policy: RetryPolicy) -> Flow[ListResult]:
-    """All pages of a scope as one."""
-    results: list[MemoryRecord] = []
+class Page(Protocol):
+    """One page of a list."""
+
+    @property
+    def results(self) -> Sequence[Any]: ...
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+def every_page(
+    page_at: Callable[[str | None], Operation[Page]], policy: RetryPolicy
+) -> Flow[tuple[list[Any], int]]:
+    """(what all pages have, the total). `page_at` gives the page at a cursor."""
+    results: list[Any] = []
     cursor: str | None = None
     while True:
-        operation = _operations.list_page(scope, limit=PAGE_SIZE, cursor=cursor)
-        page = yield from exchange(operation, policy)
+        page = yield from exchange(page_at(cursor), policy)
         results += page.results
         if page.next_cursor is None:
-            return ListResult(results=results, total=page.total)
+            return results, page.total
         if page.next_cursor == cursor:
             raise APIResponseError(f"the cursor {cursor!r} leads to itself; listing would not end.")
         cursor = page.next_cursor
+
+
+def list_all(scope: dict[str, str], policy: RetryPolicy) -> Flow[ListResult]:
+    """All pages of a scope as one."""
+
+    def page_at(cursor: str | None) -> Operation[Any]:
+        return _operations.list_page(scope, limit=PAGE_SIZE, cursor=cursor)
+
+    results, total = yield from every_page(page_at, policy)
+    return ListResult(results=results, total=total)
 
 
 def wait_until_ready(

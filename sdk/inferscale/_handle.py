@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from inferscale._block_results import PinnedBlock
 from inferscale._results import RecalledMemory
 from inferscale.protocol.memory import HandleResponse
 
@@ -18,6 +19,7 @@ class MemoryHandle:
     Attributes:
         id: names it on the wire; a capability, bound to the tenant of the API key.
         items: the memories in the order in which the model sees them, best last.
+        blocks: the pinned blocks, which stand before them.
         text: exactly the block that the model sees.
         created_at, expires_at: UTC. An expired handle is a NotFoundError; recall again.
     """
@@ -30,6 +32,7 @@ class MemoryHandle:
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+    blocks: tuple[PinnedBlock, ...] = ()
 
     def as_field(self) -> dict[str, Any]:
         """The `memory` field of a chat request: `extra_body={"memory": handle.as_field()}`."""
@@ -71,4 +74,5 @@ def create_handle(body: Any) -> MemoryHandle:
         user_id=wire.user_id,
         agent_id=wire.agent_id,
         run_id=wire.run_id,
+        blocks=tuple(PinnedBlock.model_validate(block.model_dump()) for block in wire.blocks),
     )

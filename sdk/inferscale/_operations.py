@@ -187,6 +187,7 @@ def recall(
     threshold: float | None,
     filters: Mapping[str, Any] | None,
     ttl_s: int | None,
+    max_tokens: int | None = None,
     ranking: Mapping[str, Any] = NO_RANKING,
 ) -> Operation[MemoryHandle]:
     ids, rest = split_filters(filters, scope)
@@ -195,6 +196,7 @@ def recall(
         "k": k,
         "threshold": threshold,
         "filters": rest or None,
+        "max_tokens": max_tokens,
         "ttl_s": ttl_s,
     }
     content = encode_model(wire.RecallRequest, {**ids, **fields, **ranking})
