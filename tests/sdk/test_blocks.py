@@ -43,9 +43,7 @@ def sidecar(real_sidecar: Any) -> Any:  # noqa: F811
 
 @pytest.fixture
 def memory(connect: Any, http_client: Any, api_key: str) -> Awaited:  # noqa: F811
-    return connect(
-        Memory, AsyncMemory, api_key=api_key, base_url=BASE_URL, http_client=http_client
-    )
+    return connect(Memory, AsyncMemory, api_key=api_key, base_url=BASE_URL, http_client=http_client)
 
 
 async def test_a_block_is_made_changed_shared_and_forgotten(memory: Any) -> None:

@@ -14,7 +14,14 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 def test_every_method_is_listed():
     methods = [name for name in dir(inferscale.Memory) if not name.startswith("_")]
-    assert [name for name in methods if f"`{name}(" not in TEXT and name != "close"] == []
+    named = {name for name in methods if f"`{name}(" in TEXT or f"`{name}." in TEXT}
+    assert set(methods) - named <= {"close"}
+
+
+def test_every_method_of_blocks_is_listed():
+    section = TEXT[TEXT.index("## Pinned blocks") : TEXT.index("## Streaming")]
+    methods = [name for name in dir(inferscale.Blocks) if not name.startswith("_")]
+    assert [name for name in methods if f"`{name}(" not in section] == []
 
 
 def test_every_setting_is_listed():
@@ -34,5 +41,6 @@ def test_snippets_use_what_exists(snippet):
                 "answer": inferscale.ChatCompletion,
                 "chunk": inferscale.ChatCompletionChunk,
                 "client": inferscale.OpenAI,
+                "human": inferscale.Block,
             }[node.value.id]
             assert hasattr(kind, node.attr) or node.attr in kind.model_fields, node.attr

@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from inferscale import InferScaleError
@@ -18,7 +19,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call:
-    """Call this method of the SDK's client; answer with its result, or throw its error."""
+    """Call this method of the SDK's client (`get`, `blocks.get`); answer with its result, or throw
+    its error."""
 
     method: str
     args: tuple[Any, ...] = ()
@@ -44,7 +46,7 @@ def run(flow: Flow[T], client: Any) -> T:
             result: T = stop.value
             return result
         try:
-            answer = getattr(client, step.method)(*step.args, **step.kwargs)
+            answer = attrgetter(step.method)(client)(*step.args, **step.kwargs)
             resume = functools.partial(flow.send, answer)
         except InferScaleError as error:
             resume = functools.partial(flow.throw, error)
@@ -60,7 +62,7 @@ async def run_async(flow: Flow[T], client: Any) -> T:
             result: T = stop.value
             return result
         try:
-            answer = await getattr(client, step.method)(*step.args, **step.kwargs)
+            answer = await attrgetter(step.method)(client)(*step.args, **step.kwargs)
             resume = functools.partial(flow.send, answer)
         except InferScaleError as error:
             resume = functools.partial(flow.throw, error)

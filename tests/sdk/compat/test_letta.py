@@ -1,4 +1,4 @@
-"""Letta's passages over the real service; blocks and everything else refused."""
+"""Letta's passages and blocks over the real service; everything else refused."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -94,9 +94,73 @@ async def test_a_passage_is_deleted_by_its_agent_only(letta, passages):
         await letta.agents.passages.delete(memory_id=passages[0].id, agent_id="a1")
 
 
+async def test_a_block_is_pinned_to_the_agents_it_is_attached_to(letta):
+    block = await letta.blocks.create(
+        label="human", value="Alice", description="who", tags=["x"], metadata={"a": 1}
+    )
+    assert (block.label, block.value, block.description) == ("human", "Alice", "who")
+    assert (block.tags, block.metadata, block.limit) == (["x"], {"a": 1}, 5000)
+    assert await letta.blocks.retrieve(block.id) == block
+    assert (await letta.agents.blocks.list("a1")).items == []
+    agent = await letta.agents.blocks.attach(block.id, agent_id="a1")
+    assert (agent.id, agent.blocks) == ("a1", [block])
+    await letta.agents.blocks.attach(block_id=block.id, agent_id="a2")
+    assert [each.id for each in await letta.blocks.agents.list(block.id)] == ["a1", "a2"]
+    handle = await letta.inferscale.recall("anything", agent_id="a1", user_id="alice")
+    assert "Alice" in handle.text
+    changed = await letta.agents.blocks.update("human", agent_id="a2", value="Alice Lund")
+    assert (changed.value, changed.tags) == ("Alice Lund", ["x"])
+    assert (await letta.agents.blocks.retrieve("human", agent_id="a1")) == changed
+    assert (await letta.agents.blocks.detach(block.id, agent_id="a1")).blocks == []
+    with pytest.raises(NotFoundError, match="a1"):
+        await letta.agents.blocks.retrieve("human", agent_id="a1")
+    assert await letta.blocks.delete(block.id) is None
+    for attempt in (letta.blocks.retrieve(block.id), letta.blocks.delete(block.id)):
+        with pytest.raises(NotFoundError):
+            await attempt
+
+
+async def test_tags_and_metadata_change_apart(letta):
+    block = await letta.blocks.create(label="human", value="", tags=["x"], metadata={"a": 1})
+    changed = await letta.blocks.update(block.id, tags=["y", "z"])
+    assert (changed.tags, changed.metadata) == (["y", "z"], {"a": 1})
+    changed = await letta.blocks.update(block.id, metadata={"b": 2}, read_only=True)
+    assert (changed.tags, changed.metadata, changed.read_only) == (["y", "z"], {"b": 2}, True)
+    changed = await letta.blocks.update(block.id, metadata={}, tags=[])
+    assert (changed.tags, changed.metadata) == (None, None)
+
+
+async def test_blocks_are_listed_by_what_they_are(letta):
+    one = await letta.blocks.create(label="human", value="Tea", tags=["x", "y"])
+    two = await letta.blocks.create(label="human", value="Rum", tags=["y"])
+    three = await letta.blocks.create(label="persona", value="Kind", description="The voice")
+
+    async def listed(**arguments):
+        page = await letta.blocks.list(**arguments)
+        assert [each async for each in page] == list(page)
+        return [each.id for each in page]
+
+    ids = [one.id, two.id, three.id]
+    assert await listed() == ids
+    assert await listed(order="desc", limit=2) == ids[:0:-1]
+    assert await listed(after=ids[0], before=ids[2]) == [two.id]
+    assert await listed(label="human") == ids[:2]
+    assert await listed(label_search="PERS") == [three.id]
+    assert await listed(value_search="tea") == [one.id]
+    assert await listed(description_search="voice") == [three.id]
+    assert await listed(tags=["x", "y"]) == ids[:2]
+    assert await listed(tags=["x", "y"], match_all_tags=True) == [one.id]
+    with pytest.raises(NotFoundError):
+        await listed(after="block-none")
+    with pytest.raises(InvalidArgumentError, match="order"):
+        await listed(order="random")
+
+
 NOT_HONOURED = [
-    lambda c: c.blocks.create(label="human", value="Alice"),
-    lambda c: c.agents.blocks.update("human", agent_id="a1", value="x"),
+    lambda c: c.blocks.create(label="human", value="Alice", project_id="p"),
+    lambda c: c.blocks.update("block-1", hidden=True),
+    lambda c: c.blocks.list(identity_id="i"),
+    lambda c: c.agents.blocks.update("human", agent_id="a1", template_id="x"),
     lambda c: c.agents.create(name="x"),
     lambda c: c.agents.messages.create("a1", input="hi"),
     lambda c: c.archives.create(name="x"),

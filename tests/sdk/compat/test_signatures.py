@@ -48,6 +48,9 @@ OFFERED = {
     "letta-client": {
         *("agents.passages.create", "agents.passages.list", "agents.passages.search"),
         *("agents.passages.delete", "passages.search"),
+        *("blocks.create", "blocks.retrieve", "blocks.update", "blocks.delete", "blocks.list"),
+        *("blocks.agents.list", "agents.blocks.list", "agents.blocks.retrieve"),
+        *("agents.blocks.update", "agents.blocks.attach", "agents.blocks.detach"),
     },
 }
 

@@ -1,7 +1,7 @@
-"""Letta's archival memory over InferScale: `from inferscale.compat.letta import Letta`.
+"""Letta's memory over InferScale: `from inferscale.compat.letta import Letta`.
 
-An agent is an `agent_id`, a passage is a memory. Blocks are refused: a block is always in the
-prompt, which a memory is not. See `docs/from-letta.md`.
+An agent is an `agent_id`, a passage is a memory, a block is a pinned block. See
+`docs/from-letta.md`.
 """
 
 from inferscale import (

@@ -1,4 +1,4 @@
-"""`Letta` and `AsyncLetta`: passages over one client of the SDK, the rest refused with reasons."""
+"""`Letta` and `AsyncLetta`: blocks and passages over one client of the SDK; the rest is refused."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -7,89 +7,23 @@ from typing import Any, Self
 import httpx
 
 from inferscale import AsyncMemory, Memory
-from inferscale.compat._flow import awaiting, blocking
-from inferscale.compat._refuse import Absent, foreign, refuse_given
-from inferscale.compat.letta._calls import AgentPassageCalls, PassageCalls
-
-_BLOCKS = (
-    "a block is always in the prompt, a memory only when it is recalled; keep blocks in your "
-    "system message, and passages here"
+from inferscale.compat._refuse import foreign, refuse_given
+from inferscale.compat.letta._parts import (
+    Agents,
+    AsyncAgents,
+    AsyncBlocks,
+    AsyncPassages,
+    Blocks,
+    Part,
+    Passages,
 )
-_ARCHIVES = "an agent has one archive, its memories; use agents.passages with an agent_id"
-_AGENTS = "agents run elsewhere; any agent_id names one's memories"
-_REASONS: Mapping[str, str] = {
-    "blocks": _BLOCKS,
-    "agents.blocks": _BLOCKS,
-    "archives": _ARCHIVES,
-    "agents.archives": _ARCHIVES,
-    "agents.messages": "agents run elsewhere; use client.inferscale.chat(messages, agent_id=…)",
-}
+
 _CLOUD = {
     "base_url": "that is Letta's own service; pass the sidecar's address, or leave it out",
     "project": "the API key alone says whose memories these are",
     "project_id": "the API key alone says whose memories these are",
     "environment": "there is one sidecar; pass its address as base_url",
 }
-
-
-class _Part:
-    """A place for methods. What Letta has here and this has not raises when it is called."""
-
-    def __init__(self, path: str, client: Any) -> None:
-        self._path = path
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        path = f"{self._path}.{name}".lstrip(".")
-        return Absent(path, _REASONS.get(path, _AGENTS))
-
-
-class AgentPassages(_Part):
-    """`client.agents.passages`, blocking."""
-
-    create = blocking(AgentPassageCalls.create)
-    search = blocking(AgentPassageCalls.search)
-    delete = blocking(AgentPassageCalls.delete)
-    list = blocking(AgentPassageCalls.list_)
-
-
-class Passages(_Part):
-    """`client.passages`, blocking."""
-
-    search = blocking(PassageCalls.search)
-
-
-class AsyncAgentPassages(_Part):
-    """`client.agents.passages`, awaiting."""
-
-    create = awaiting(AgentPassageCalls.create)
-    search = awaiting(AgentPassageCalls.search)
-    delete = awaiting(AgentPassageCalls.delete)
-    list = awaiting(AgentPassageCalls.list_)
-
-
-class AsyncPassages(_Part):
-    """`client.passages`, awaiting."""
-
-    search = awaiting(PassageCalls.search)
-
-
-class Agents(_Part):
-    """`client.agents`, blocking."""
-
-    def __init__(self, client: Memory) -> None:
-        super().__init__("agents", client)
-        self.passages = AgentPassages("agents.passages", client)
-
-
-class AsyncAgents(_Part):
-    """`client.agents`, awaiting."""
-
-    def __init__(self, client: AsyncMemory) -> None:
-        super().__init__("agents", client)
-        self.passages = AsyncAgentPassages("agents.passages", client)
 
 
 def _settings(
@@ -109,7 +43,7 @@ def _settings(
     }
 
 
-class Letta(_Part):
+class Letta(Part):
     """Letta's client, over an InferScale sidecar.
 
     Args:
@@ -136,6 +70,7 @@ class Letta(_Part):
         super().__init__("", client)
         self.inferscale = client
         self.agents = Agents(client)
+        self.blocks = Blocks(client)
         self.passages = Passages("passages", client)
 
     def close(self) -> None:
@@ -154,7 +89,7 @@ class Letta(_Part):
         self.close()
 
 
-class AsyncLetta(_Part):
+class AsyncLetta(Part):
     """`Letta` for asyncio: every method is awaited. `http_client` is an `httpx.AsyncClient`."""
 
     def __init__(
@@ -172,6 +107,7 @@ class AsyncLetta(_Part):
         super().__init__("", client)
         self.inferscale = client
         self.agents = AsyncAgents(client)
+        self.blocks = AsyncBlocks(client)
         self.passages = AsyncPassages("passages", client)
 
     async def close(self) -> None:
