@@ -69,7 +69,7 @@ format: setup ## rewrite files to the project's format
 	@$(BIN)/ruff check --fix --quiet .
 
 test: check ## check, then every test (ARGS='-m "not engine"' for the quick ones)
-	@$(OFFLINE) $(BIN)/python -m pytest -q $(ARGS)
+	@$(OFFLINE) $(BIN)/python -m pytest -q --hypothesis-profile=ci $(ARGS)
 
 test-integrations: setup ## tests of the integrations, each framework in an environment of its own
 	@integrations/run_tests.sh $(ARGS)

@@ -11,6 +11,7 @@ or, after a promise, fails that one request.
 """
 
 import logging
+from contextlib import nullcontext
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -23,6 +24,7 @@ from vllm.distributed.parallel_state import get_world_group
 
 from inferscale_vllm import compat, selftest
 from inferscale_vllm.bank import Bank, BankRefused
+from inferscale_vllm.cost import StepMeter
 from inferscale_vllm.layers import UnsupportedModel, find_layers
 from inferscale_vllm.metadata import StepMetadata
 from inferscale_vllm.observe import find_model, observe
@@ -47,6 +49,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
         self._state = open_state(self._settings.state_path)
         self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
+        self._meter: StepMeter | None = None
         if role is KVConnectorRole.SCHEDULER:
             self._scheduler = self._make_scheduler(vllm_config, kv_cache_config)
 
@@ -124,6 +127,8 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
         if not result.passed:
             self._switch_off("disabled", result.detail)
         logger.info("InferScale: %s", result.detail)
+        if layers.modules[0].kv_cache.device.type == "cpu":
+            self._meter = StepMeter(self._state)
         return worker
 
     def _switch_off(self, reason: str, detail: str) -> None:
@@ -134,11 +139,14 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         super().bind_connector_metadata(connector_metadata)
         if self._worker and isinstance(connector_metadata, StepMetadata):
+            if self._meter:
+                self._meter.begin(connector_metadata)
             self._worker.bind(connector_metadata)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         if self._worker:
-            self._worker.load()
+            with self._meter.injecting() if self._meter else nullcontext():
+                self._worker.load()
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """All layers are filled in `start_load_kv`."""
@@ -150,6 +158,8 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
 
     def wait_for_save(self) -> None:
         if self._worker:
+            if self._meter:
+                self._meter.end()
             self._worker.store()
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[None, None]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from inferscale import __version__
 from inferscale.protocol.engine import PROTOCOL_VERSION, SECRET_HEADER
+from inferscale_vllm import cost
 from inferscale_vllm.bank import Bank, BankRefused
 from inferscale_vllm.compat import vllm_version
 from inferscale_vllm.settings import Settings
@@ -120,6 +121,7 @@ class ControlPlane:
             "bank": asdict(banks[0].stats()) if banks else None,
             "self_test": first.get_note("self_test", {"passed": None, "detail": "not run yet"}),
             "counters": first.get_note("counters", {"declined": {}}),
+            "cost": first.get_note(cost.NOTE),
         }
 
     def _banks(self) -> list[Bank]:

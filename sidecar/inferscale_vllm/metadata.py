@@ -56,7 +56,7 @@ class Slice:
 
 @dataclass
 class StepMetadata(KVConnectorMetadata):
-    """One step's work; empty in most steps.
+    """One step's work; empty in most steps. `num_tokens` are computed in it, by all requests.
 
     `failed_block_ids` are blocks that were promised to a request and cannot be filled any more: the
     worker reports them, so that vLLM fails that one request instead of reading garbage.
@@ -65,3 +65,4 @@ class StepMetadata(KVConnectorMetadata):
     loads: list[Load] = field(default_factory=list)
     slices: list[Slice] = field(default_factory=list)
     failed_block_ids: list[int] = field(default_factory=list)
+    num_tokens: int = 0

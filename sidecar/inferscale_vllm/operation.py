@@ -27,11 +27,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Inject:
-    """Use the KV of these items where their tokens stand in the prompt."""
+    """Use the KV of these items where their tokens stand in the prompt; `always`: even if
+    prefilling them were faster."""
 
     request_id: str
     salt: str
     items: tuple[str, ...]
+    always: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def parse(params: Mapping[str, Any] | None, *, secret: str | None) -> Operation 
     request_id, salt = _text(body, "request_id"), _text(body, "salt")
     match body.get("op"):
         case "inject":
-            return Inject(request_id, salt, tuple(_key(k) for k in _list(body, "items")))
+            keys = tuple(_key(k) for k in _list(body, "items"))
+            return Inject(request_id, salt, keys, always=body.get("always") is True)
         case "build":
             captures = tuple(_capture(c) for c in _list(body, "captures"))
             _check_ascending(captures)

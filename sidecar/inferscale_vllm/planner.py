@@ -15,6 +15,7 @@ from inferscale.protocol.engine import Capture
 from inferscale_vllm import support
 from inferscale_vllm.bank import Bank, ItemHeader, UseLog, tenant_of
 from inferscale_vllm.bank.promises import PROMISE_S
+from inferscale_vllm.cost import CostModel
 from inferscale_vllm.fingerprint import adapter_of
 from inferscale_vllm.operation import Build, Inject, Operation, Refused
 from inferscale_vllm.plan import (
@@ -44,6 +45,7 @@ class Planner:
         reporter: told about corrupt items.
         hash_function: vLLM's block hash function.
         unsupported: why this engine cannot inject, or None.
+        cost: declines what would take longer than prefilling it.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Planner:
         reporter: Reporter,
         hash_function: Any,
         unsupported: str | None,
+        cost: CostModel | None = None,
     ) -> None:
         self._banks = banks
         self._state = state
@@ -61,6 +64,7 @@ class Planner:
         self._hash_function = hash_function
         self._unsupported = unsupported
         self._uses = UseLog(banks[0].promises) if banks else None
+        self._cost = cost or CostModel(state)
         self._cache_manager: Any = None
 
     def bind(self, kv_cache_manager: Any) -> None:
@@ -166,7 +170,10 @@ class Planner:
         if exact >= spans[-1].end:
             raise Refused("native_hit")
         spans = self._with_prefix(plan, inject.salt, prompt, spans, exact)
-        plan.spans = clip([s for s in spans if s.end > exact], len(prompt) - 1)
+        spans = clip([s for s in spans if s.end > exact], len(prompt) - 1)
+        if not (inject.always or self._cost.pays(spans[-1].end - exact)):
+            raise Refused("costs_more")
+        plan.spans = spans
         taint(
             request,
             plan.spans,

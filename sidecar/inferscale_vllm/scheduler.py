@@ -119,6 +119,7 @@ class Scheduler:
         """This step's work for the workers. Never raises: its loads are promises."""
         metadata, self._pending = self._pending, StepMetadata()
         self._record_uses()
+        metadata.num_tokens = sum(scheduler_output.num_scheduled_tokens.values())
         state = scheduler_output.kv_connector_block_state
         for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
             plan = self._plans.get(request_id)

@@ -216,7 +216,7 @@ class BuiltList:
     ) -> dict[str, Any]:
         order = range(len(self.items)) if order is None else order
         keys = [self.keys[index] for index in order]
-        return inject_params(SECRET, request_id=request_id, salt=tenant, items=keys)
+        return inject_params(SECRET, request_id=request_id, salt=tenant, items=keys, always=True)
 
     def build(self, request_id: str, *, tenant: str = TENANT) -> dict[str, Any]:
         captures, start = [], len(self.head)

@@ -104,6 +104,25 @@ def step(scheduler: Scheduler, tokens: int, resolve: Callable[[str], Any] | None
     return scheduler.step(output)
 
 
+def test_what_costs_more_than_prefilling_is_left_as_text(
+    scheduler: Scheduler, state: EngineState
+) -> None:
+    inject_line = {"fixed_s": 1.0, "per_token_s": 0.0}
+    prefill_line = {"fixed_s": 0.0, "per_token_s": 0.05}
+    state.note("cost", {"inject": inject_line, "prefill": prefill_line})
+    asked = inject()
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) == 0
+    scheduler.admit(asked, Blocks(), 0)
+    report = state.get_report("r") or {}
+    assert (report["injected"], report["reason"]) == (0, "costs_more")
+    scheduler.finish(asked)
+    params = inject_params(SECRET, request_id="r", salt="t", items=KEYS, always=True)
+    check = request(params)
+    scheduler.arrive(check)
+    assert scheduler.match(check, 0) == 10
+
+
 def test_promise_load_report(scheduler: Scheduler, state: EngineState) -> None:
     asked = inject()
     scheduler.arrive(asked)

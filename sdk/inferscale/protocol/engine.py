@@ -28,6 +28,7 @@ REASONS = (
     "items_not_in_prompt",  # the items' token ids do not stand in the rendered prompt
     "prefix_not_captured",  # the tokens before the first item have no exact KV yet
     "native_hit",  # vLLM's own prefix cache already holds them
+    "costs_more",  # so few tokens are prefilled faster than injected (measured on this engine)
     "prompt_logprobs",  # vLLM reads no cache for such requests
     "lora",  # the items were encoded with another LoRA adapter, or with none
     "multimodal",
@@ -84,7 +85,7 @@ class Capture:
 
 
 def inject_params(
-    secret: str, *, request_id: str, salt: str, items: Sequence[str]
+    secret: str, *, request_id: str, salt: str, items: Sequence[str], always: bool = False
 ) -> dict[str, Any]:
     """`kv_transfer_params` of a request that carries the items with these keys, in prompt order.
 
@@ -93,10 +94,10 @@ def inject_params(
         request_id: names the report (`GET /inferscale/reports/{request_id}`).
         salt: opaque tag of the tenant (hex); exact prefixes are never shared across salts.
         items: item keys (64 hex digits each) in the order in which their text stands in the prompt.
+        always: inject even what would be prefilled faster (checks and tests).
     """
-    return _params(
-        secret, {"op": "inject", "request_id": request_id, "salt": salt, "items": list(items)}
-    )
+    body = {"op": "inject", "request_id": request_id, "salt": salt, "items": list(items)}
+    return _params(secret, body | {"always": True} if always else body)
 
 
 def build_params(

@@ -164,7 +164,11 @@ class _Experiment:
     ) -> tuple[Logprobs, EngineReport | None]:
         request_id = f"selftest_{secrets.token_hex(12)}"
         params = inject_params(
-            self._engine.secret, request_id=request_id, salt=self._tag, items=[self._key]
+            self._engine.secret,
+            request_id=request_id,
+            salt=self._tag,
+            items=[self._key],
+            always=True,
         )
         answer = await self._complete(salt, params if inject else None, max_tokens=GREEDY_TOKENS)
         top = answer["choices"][0]["logprobs"]["top_logprobs"]
