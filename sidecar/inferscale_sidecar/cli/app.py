@@ -108,6 +108,10 @@ def doctor(
     url: Url = None,
     api_key: ApiKey = None,
     strict: Annotated[bool, typer.Option("--strict", help="A warning fails, too.")] = False,
+    quality: Annotated[
+        bool,
+        typer.Option("--quality", help="Compare injected memory with its text on this model, too."),
+    ] = False,
     config: ConfigFile = None,
     sets: Sets = None,
     as_json: Json = False,
@@ -116,9 +120,10 @@ def doctor(
     from inferscale_sidecar.cli.doctor import examine
 
     output = Output(as_json=as_json)
-    raise typer.Exit(
-        examine(lambda: load_settings(config, sets), url, api_key, output, strict=strict)
+    code = examine(
+        lambda: load_settings(config, sets), url, api_key, output, strict=strict, quality=quality
     )
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from inferscale_sidecar.cli.checks import Check, check_installation
-from inferscale_sidecar.cli.live_checks import check_running
+from inferscale_sidecar.cli.live_checks import check_quality, check_running
 from inferscale_sidecar.cli.output import FAILED, OK, Output
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.errors import ConfigError
@@ -18,9 +18,14 @@ def examine(
     output: Output,
     *,
     strict: bool = False,
+    quality: bool = False,
 ) -> int:
-    """Check and print; 1 if something fails (with `strict`: or warns), else 0."""
-    checks = _all(load, url, api_key)
+    """Check and print; 1 if something fails (with `strict`: or warns), else 0.
+
+    With `quality` the running sidecar also compares injected memory with its text, which takes
+    some seconds and switches injection off if it is too far away.
+    """
+    checks = _all(load, url, api_key, quality=quality)
     bad = {"fail", "warn"} if strict else {"fail"}
     failed = any(check.level in bad for check in checks)
     payload = {"ok": not failed, "checks": [check.__dict__ for check in checks]}
@@ -28,14 +33,17 @@ def examine(
     return FAILED if failed else OK
 
 
-def _all(load: Callable[[], Config], url: str | None, api_key: str | None) -> list[Check]:
+def _all(
+    load: Callable[[], Config], url: str | None, api_key: str | None, *, quality: bool
+) -> list[Check]:
     try:
         config = load()
     except ConfigError as error:
         what, _, remedy = error.message.partition("; ")
         return [Check("IS001", "fail", f"settings: {what}", remedy)]
     source = Check("IS001", "ok", f"settings are valid (home {config.home})")
-    return [source, *check_installation(config), *check_running(config, url, api_key)]
+    checks = [source, *check_installation(config), *check_running(config, url, api_key)]
+    return [*checks, check_quality(config, url, api_key)] if quality else checks
 
 
 def _line(check: Check) -> str:

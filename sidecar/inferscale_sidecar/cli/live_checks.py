@@ -4,10 +4,11 @@ import re
 from collections import Counter
 
 from inferscale_sidecar.cli.checks import Check
-from inferscale_sidecar.cli.remote import base_url, get, parts
+from inferscale_sidecar.cli.remote import base_url, get, parts, post
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.errors import SidecarError
 
+QUALITY_TIMEOUT_S = 600.0
 _FALLBACK = re.compile(
     r'^inferscale_fallback_requests_total\{.*?reason="([^"]+)".*?\} ([0-9.e+]+)$', re.MULTILINE
 )
@@ -30,6 +31,27 @@ def check_running(config: Config, url: str | None, api_key: str | None) -> list[
     checks.append(_fallbacks(metrics))
     checks.append(_builds(found.get("builds", "nothing is built")))
     return checks
+
+
+def check_quality(config: Config, url: str | None, api_key: str | None) -> Check:
+    """Has the sidecar compare injected memory with its text; refused injection stays off."""
+    base = base_url(config, url)
+    remedy = "needs a running sidecar and an admin key (--url, --api-key)"
+    try:
+        answer = post(base, "/v1/quality-checks", api_key, timeout_s=QUALITY_TIMEOUT_S)
+        found = answer.json()
+        if answer.status_code != 200:
+            return Check(
+                "IS026", "warn", f"quality not checked: {found['error']['message']}", remedy
+            )
+        passed, what = found["passed"], f"quality of injected memory: {found['detail']}"
+    except (SidecarError, ValueError, KeyError, TypeError):
+        return Check("IS026", "warn", f"quality not checked: no sidecar answers at {base}", remedy)
+    if passed:
+        return Check("IS026", "ok", f"{what} ({found['seconds']} s)")
+    if passed is None:
+        return Check("IS026", "warn", what, "see IS022 to IS025")
+    return Check("IS026", "fail", what, "injection is off now; try another inject.policy")
 
 
 def _part(code: str, name: str, state: str, good: str) -> Check:

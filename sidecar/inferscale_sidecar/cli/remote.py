@@ -26,9 +26,20 @@ def get(base: str, path: str, api_key: str | None = None) -> httpx.Response:
     Raises:
         EngineUnavailable: nothing answers there.
     """
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    return _ask("GET", base, path, api_key, TIMEOUT_S)
+
+
+def post(base: str, path: str, api_key: str | None, *, timeout_s: float) -> httpx.Response:
+    """One POST without a body. Raises as `get` does."""
+    return _ask("POST", base, path, api_key, timeout_s)
+
+
+def _ask(method: str, base: str, path: str, key: str | None, timeout_s: float) -> httpx.Response:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.get(base + path, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+        return httpx.request(
+            method, base + path, headers=headers, timeout=timeout_s, trust_env=False
+        )
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise EngineUnavailable(
             f"no sidecar answers at {base} ({error}); start one with `inferscale-sidecar start`, "

@@ -13,6 +13,7 @@ from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.api.routes.health import Readiness
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
+from inferscale_sidecar.api.routes.quality import quality_router
 from inferscale_sidecar.api.routes.transfer import create_transfer_router
 from inferscale_sidecar.build.policy import STRICT_POLICY
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
@@ -24,6 +25,7 @@ from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
+from inferscale_sidecar.engine.verdict import VerdictFile
 from inferscale_sidecar.errors import ConfigError, EngineUnavailable, Unsupported
 from inferscale_sidecar.extract import LlmExtractor
 from inferscale_sidecar.extract.chat_model import ChatModel, EngineChatModel, OpenAiChatModel
@@ -35,6 +37,8 @@ from inferscale_sidecar.service.chat_metrics import MetricsRecorder
 from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.memory_facts import FactWriter
+from inferscale_sidecar.service.quality import QualityCheck
+from inferscale_sidecar.service.quality_gate import QualityGate
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.search import Searcher
@@ -53,6 +57,7 @@ class Builder:
     lists: ListTokenizer
     queue: BuildQueue
     warmer: PrefixWarmer
+    gate: QualityGate
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Services:
     facts: FactWriter
     documents: DocumentService
     transfer: TransferService
+    gate: QualityGate | None
 
 
 def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
@@ -105,7 +111,9 @@ def make_builder(
         on_connect=warmer.clear,
         recorder=make_recorder(metrics, engine),
     )
-    return Builder(tokenizer, lists, queue, warmer)
+    check = QualityCheck(engine, tokenizer, lists, limits)
+    gate = QualityGate(engine, check, VerdictFile(config.cache / "quality"))
+    return Builder(tokenizer, lists, queue, warmer, gate)
 
 
 def make_chat_model(config: Config, engine: Engine) -> ChatModel:
@@ -233,6 +241,7 @@ def make_services(
         facts=facts,
         documents=documents,
         transfer=transfer,
+        gate=builder.gate if builder else None,
     )
 
 
@@ -251,6 +260,7 @@ def make_app(
             create_documents_router(services.documents),
             create_transfer_router(services.transfer),
             chat_router(services.chat, engine, chatting_tenant),
+            quality_router(services.gate),
             passthrough_router(engine, chatting_tenant),
         ),
     )

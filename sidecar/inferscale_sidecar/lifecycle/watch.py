@@ -54,6 +54,8 @@ class EngineWatch:
             await self._switch_off("no memory can be built for this model or by these settings")
         else:
             self._verdict = await self_test(engine, builder.tokenizer)
+            if self._verdict.passed:
+                await builder.gate.apply()
             builder.queue.reconnected()
             builder.queue.start()
         injection = (await engine.status())["injection"]

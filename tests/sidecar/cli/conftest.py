@@ -11,7 +11,7 @@ Routes = dict[str, tuple[int, str]]
 
 
 class FakeSidecar:
-    """Answers GET with what `routes` says; a test changes it."""
+    """Answers GET and POST with what `routes` says; a test changes it."""
 
     def __init__(self) -> None:
         self.routes: Routes = {}
@@ -23,6 +23,8 @@ class FakeSidecar:
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(body.encode())
+
+            do_POST = do_GET
 
             def log_message(self, *_: object) -> None:
                 pass

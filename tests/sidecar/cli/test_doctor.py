@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inferscale_sidecar.cli.checks import Check, check_installation
-from inferscale_sidecar.cli.live_checks import check_running
+from inferscale_sidecar.cli.live_checks import check_quality, check_running
 from inferscale_sidecar.cli.output import Output
 from inferscale_sidecar.cli.remote import base_url, show_status
 from inferscale_sidecar.config import Config, load
@@ -115,6 +115,24 @@ def test_fallbacks_are_counted_by_reason_over_all_models(
     )
     check = running(settings(), sidecar.url)["IS024"]
     assert check.what.endswith("items_missing 5")
+
+
+@pytest.mark.parametrize(("passed", "level"), [(True, "ok"), (False, "fail"), (None, "warn")])
+def test_the_quality_check_is_asked_for_and_graded(
+    settings: Any, sidecar: FakeSidecar, passed: bool | None, level: str
+) -> None:
+    body = {"passed": passed, "detail": "KL to the text 0.04", "seconds": 7.5}
+    sidecar.routes["/v1/quality-checks"] = (200, json.dumps(body))
+    check = check_quality(settings(), sidecar.url, None)
+    assert (check.code, check.level) == ("IS026", level)
+    assert "KL to the text 0.04" in check.what
+
+
+def test_a_quality_check_that_is_not_allowed_says_so(settings: Any, sidecar: FakeSidecar) -> None:
+    body = {"error": {"message": "the key lacks the scope admin"}}
+    sidecar.routes["/v1/quality-checks"] = (403, json.dumps(body))
+    check = check_quality(settings(), sidecar.url, None)
+    assert check.level == "warn" and "scope admin" in check.what and check.remedy
 
 
 @pytest.mark.parametrize(("http", "code"), [(200, 0), (503, 1)])
