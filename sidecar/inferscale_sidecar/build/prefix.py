@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from inferscale_sidecar.build.send import send_build
+from inferscale_sidecar.compose.frame import Placement
 from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.compose.keys import tenant_tag
 from inferscale_sidecar.core import PinnedBlock, Tenant
@@ -157,7 +158,7 @@ class PrefixFinder:
             pinned: blocks that stand before the items.
         """
         block = self._frame.render([_PROBE], pinned)
-        head = _leading(messages, self._placement == "user")
+        head = leading(messages, self._placement)
         placed = self._frame.place(head, block, placement=self._placement)
         return await self._ask({"messages": placed, **options})
 
@@ -181,9 +182,9 @@ class PrefixFinder:
         return found
 
 
-def _leading(messages: Sequence[Mapping[str, Any]], through_user: bool) -> list[Mapping[str, Any]]:
-    """As few messages as decide what stands before the memory block."""
-    if through_user:
+def leading(messages: Sequence[Mapping[str, Any]], placement: Placement) -> list[Mapping[str, Any]]:
+    """As few messages as decide what stands before the memory block, and in it."""
+    if placement == "user":
         users = [n for n, m in enumerate(messages) if m.get("role") == "user"]
         return list(messages[: users[0] + 1] if users else messages)
     system = [m for m in messages[:1] if m.get("role") in ("system", "developer")]

@@ -123,6 +123,8 @@ class InjectConfig(_Section):
     """True: never behind the owner's other items, only behind made-up ones; less exact."""
     window_items: int = Field(default=40, ge=1, le=256)
     """Most new items in one build request."""
+    lazy_exactness: Literal["off", "on", "auto"] = "off"
+    """Put a handle's exact KV into vLLM's cache after its first (on) or second (auto) use."""
 
 
 class McpConfig(_Section):

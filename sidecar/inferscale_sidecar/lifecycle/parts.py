@@ -15,6 +15,7 @@ from inferscale_sidecar.api.routes.health import Readiness
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
 from inferscale_sidecar.api.routes.quality import quality_router
 from inferscale_sidecar.api.routes.transfer import create_transfer_router
+from inferscale_sidecar.build.exact import LazyExactness
 from inferscale_sidecar.build.policy import STRICT_POLICY
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
 from inferscale_sidecar.build.queue import BuildQueue
@@ -48,6 +49,9 @@ from inferscale_sidecar.store import MemoryStore
 
 log = logging.getLogger(__name__)
 
+USES_BEFORE_EXACT = {"on": 1, "auto": 2}
+"""`auto`: a handle that was used twice is taken for one that an agent loops over."""
+
 
 @dataclass(frozen=True)
 class Builder:
@@ -58,6 +62,7 @@ class Builder:
     queue: BuildQueue
     warmer: PrefixWarmer
     gate: QualityGate
+    lazy: LazyExactness | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,9 @@ def make_builder(
     )
     check = QualityCheck(engine, tokenizer, lists, limits)
     gate = QualityGate(engine, check, VerdictFile(config.cache / "quality"))
-    return Builder(tokenizer, lists, queue, warmer, gate)
+    uses = USES_BEFORE_EXACT.get(config.inject.lazy_exactness)
+    lazy = LazyExactness(engine, after_uses=uses) if uses else None
+    return Builder(tokenizer, lists, queue, warmer, gate, lazy)
 
 
 def make_chat_model(config: Config, engine: Engine) -> ChatModel:
@@ -226,6 +233,7 @@ def make_services(
         finder=PrefixFinder(engine, builder.lists) if builder else None,
         warmer=builder.warmer if builder else None,
         suspects=builder.queue if builder else None,
+        lazy=builder.lazy if builder else None,
     )
     blocks = BlockService(store, metrics, on_write=on_write)
     tenants = TenantService(store, metrics, auth=config.auth.mode)

@@ -173,6 +173,8 @@ async def _building(builder: Builder | None) -> AsyncIterator[None]:
         if builder is not None:
             await builder.queue.stop()
             await builder.warmer.stop()
+            if builder.lazy is not None:
+                await builder.lazy.stop()
 
 
 @asynccontextmanager

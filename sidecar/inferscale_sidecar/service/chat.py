@@ -15,7 +15,8 @@ from typing import Any
 
 from inferscale.protocol.chat import MemoryField, MemoryReport
 from inferscale.protocol.engine import inject_params
-from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
+from inferscale_sidecar.build.exact import LazyExactness, Rendering
+from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer, leading
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
 from inferscale_sidecar.compose.keys import cache_salt, tenant_tag
 from inferscale_sidecar.compose.order import exact_items
@@ -72,6 +73,7 @@ class ChatService:
         finder: tells what stands before the block; None: nothing is injected, memory is text.
         warmer: builds that ahead; None to leave it to the first request.
         suspects: told when the bank did not hold what the store says it holds.
+        lazy: makes handles that are used again exact; None: they stay injected.
     """
 
     def __init__(
@@ -86,10 +88,12 @@ class ChatService:
         finder: PrefixFinder | None = None,
         warmer: PrefixWarmer | None = None,
         suspects: Suspects | None = None,
+        lazy: LazyExactness | None = None,
     ) -> None:
         self._engine, self._recall, self._kv, self._frame = engine, recall, kv, frame
         self._recorder, self._placement = recorder or Silent(), placement
         self._finder, self._warmer, self._suspects = finder, warmer, suspects
+        self._lazy = lazy
         self.reports = ReportBook(engine)
         self._background: set[asyncio.Task[None]] = set()
 
@@ -192,7 +196,16 @@ class ChatService:
             items=plan.keys,
         )
         body["kv_transfer_params"] = {**(body.get("kv_transfer_params") or {}), **ours}
-        return replace(plan, prefix_ids=prefix)
+        return replace(plan, prefix_ids=prefix, rendering=self._rendering(plan, body))
+
+    def _rendering(self, plan: MemoryPlan, body: Mapping[str, Any]) -> Rendering | None:
+        if self._lazy is None or plan.handle is None or not plan.keys:
+            return None
+        shown: dict[str, Any] = {"prompt": body.get("prompt")}
+        if "messages" in body:
+            messages = leading(body["messages"], self._placement)
+            shown = {"messages": messages, **template_options(body)}
+        return Rendering(plan.handle, shown, body["cache_salt"])
 
     async def finish(
         self, tenant: Tenant, prepared: PreparedRequest, answer: bytes, seconds: float
@@ -246,5 +259,7 @@ class ChatService:
             self._recorder.fallback(str(report.reason))
         if report.reason == "prefix_not_captured" and self._warmer:
             self._warmer.forget(tenant, plan.prefix_ids)
+        if self._lazy and plan.rendering and report.mode in ("injected", "partial"):
+            self._lazy.used(plan.rendering)
         if report.reason == "items_missing" and self._suspects:
             self._suspects.suspect(list(plan.keys))

@@ -12,6 +12,7 @@ from typing import Any
 
 from inferscale.protocol.chat import MemoryReport, TokenCounts
 from inferscale.protocol.engine import PARAMS_FIELD, EngineReport
+from inferscale_sidecar.build.exact import Rendering
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.errors import NotFound, SidecarError
@@ -33,6 +34,7 @@ class MemoryPlan:
         keys: of those that are asked to be injected, in prompt order.
         prefix_ids: tokens before the first item, if known.
         reason: why nothing is asked of the engine; None if something is.
+        rendering: of a handle, for its exact KV later on.
     """
 
     request_id: str
@@ -44,6 +46,7 @@ class MemoryPlan:
     keys: tuple[str, ...] = ()
     prefix_ids: tuple[int, ...] = ()
     reason: str | None = None
+    rendering: Rendering | None = None
 
 
 def report_of(

@@ -13,6 +13,7 @@ from tests.sidecar.engine.fake_engine import FakeEngine
 from inferscale_sidecar.api import problem
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
+from inferscale_sidecar.build.exact import LazyExactness
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
 from inferscale_sidecar.build.queue import BuildQueue
 from inferscale_sidecar.core import Composition, CompositionItem, PinnedBlock, Scope, Tenant
@@ -68,8 +69,10 @@ class Recorder:
 
 
 class Stage:
-    def __init__(self, engine: FakeEngine, client: EngineClient) -> None:
-        self.engine, self.client = engine, client
+    def __init__(
+        self, engine: FakeEngine, client: EngineClient, *, lazy: LazyExactness | None = None
+    ) -> None:
+        self.engine, self.client, self.lazy = engine, client, lazy
         self.store = FakeStore()
         self.recall = FakeRecall(self.store)
         self.recorder = Recorder()
@@ -85,6 +88,7 @@ class Stage:
             finder=PrefixFinder(client, lists),
             warmer=self.warmer,
             suspects=self.queue,
+            lazy=lazy,
         )
         self.app = self._app()
 
