@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from inferscale_sidecar.build import bank
 from inferscale_sidecar.build.ports import BuildRecorder, BuildStore, Silent
+from inferscale_sidecar.build.renew import early_limit, renewal
 from inferscale_sidecar.build.window import WindowLimits
 from inferscale_sidecar.build.window_job import ItemId, WindowJob
 from inferscale_sidecar.compose.head import ListTokenizer
@@ -75,6 +76,7 @@ class BuildQueue:
         self._job = WindowJob(store, engine, lists, self._recorder)
         self._fingerprint: str | None = None
         self._suspects: set[str] = set()
+        self._grown: set[tuple[str, str]] = set()  # (tenant id, owner) that new items came to
         self._in_flight: dict[asyncio.Task[None], frozenset[ItemId]] = {}
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -171,6 +173,7 @@ class BuildQueue:
         await bank.purge(self._store, self._engine, fingerprint)
         if self._engine.can_inject:
             await self._build_all(fingerprint)
+            await self._renew_all(fingerprint)
 
     async def _build_all(self, fingerprint: str) -> None:
         try:
@@ -185,6 +188,17 @@ class BuildQueue:
                 task.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
 
+    async def _renew_all(self, fingerprint: str) -> None:
+        """Encodes the first items of lists that grew again; new items always go first."""
+        policy = self._connected_limits.encode_policy
+        while self._grown and not self._wake.is_set():
+            tenant_id, owner = self._grown.pop()
+            early = await self._store.early_items(
+                tenant_id, owner, fingerprint, limit=early_limit(policy)
+            )
+            if found := renewal(early, policy):
+                await self._job.renew(fingerprint, found, self._connected_limits)
+
     async def _fill(self, fingerprint: str) -> None:
         """Starts windows until enough are in flight or nothing is pending."""
         self._wake.clear()
@@ -192,6 +206,7 @@ class BuildQueue:
             window = await self._next_window(fingerprint)
             if not window:
                 return
+            self._grown.add((window[0].tenant_id, window[0].owner))
             job = self._job.run(fingerprint, window, self._connected_limits)
             task = asyncio.create_task(job, name="build-window")
             self._in_flight[task] = frozenset((i.memory_id, i.version) for i in window)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inferscale_sidecar.build.ports import BuildRecorder, BuildStore
+from inferscale_sidecar.build.renew import Renewal
 from inferscale_sidecar.build.send import send_build
 from inferscale_sidecar.build.window import BuildPrompt, Planned, WindowLimits, plan_window
 from inferscale_sidecar.compose.head import ListTokenizer
@@ -77,16 +78,53 @@ class WindowJob:
         if tenant is None:
             await self._fail(fingerprint, items, "its tenant is gone")
             return
-        policy = limits.encode_policy
         previous = await self._store.previous_items(
-            tenant.id, items[0].owner, before=items[0], limit=policy.count("recent")
+            tenant.id,
+            items[0].owner,
+            before=items[0],
+            limit=limits.encode_policy.count("recent"),
         )
+        prompt = await self._plan(tenant, items, previous, limits)
+        for item, reason in prompt.refused:
+            await self._fail(fingerprint, [item], reason)
+        if prompt.planned:
+            await self._send(fingerprint, tenant, prompt, limits)
+
+    async def renew(self, fingerprint: str, renewal: Renewal, limits: WindowLimits) -> None:
+        """Encodes items again in better company. What fails keeps the KV that it has.
+
+        Raises:
+            EngineUnavailable: nothing is changed.
+        """
+        tenant = await self._store.get_tenant(renewal.items[0].tenant_id)
+        if tenant is None:
+            return
+        prompt = await self._plan(tenant, renewal.items, renewal.behind, limits)
+        if not prompt.planned:
+            return
+        try:
+            stored = await send_build(
+                self._engine, prompt.ids, tag=tenant_tag(tenant), captures=prompt.captures
+            )
+        except EngineError as error:
+            log.warning("%d items not encoded again: %s", len(prompt.planned), error)
+            return
+        await self._record(fingerprint, [p for p in prompt.planned if p.capture.key in stored])
+
+    async def _plan(
+        self,
+        tenant: Tenant,
+        items: Sequence[BuildItem],
+        previous: Sequence[BuildItem],
+        limits: WindowLimits,
+    ) -> BuildPrompt:
+        policy = limits.encode_policy
         similar = await self._store.similar_items(
             # some may be among the previous ones as well
             items,
             limit=policy.count("similar") and policy.total,
         )
-        prompt = await asyncio.to_thread(
+        return await asyncio.to_thread(
             plan_window,
             items,
             previous,
@@ -96,10 +134,6 @@ class WindowJob:
             limits=limits,
             similar=similar,
         )
-        for item, reason in prompt.refused:
-            await self._fail(fingerprint, [item], reason)
-        if prompt.planned:
-            await self._send(fingerprint, tenant, prompt, limits)
 
     async def _send(
         self, fingerprint: str, tenant: Tenant, prompt: BuildPrompt, limits: WindowLimits

@@ -33,14 +33,23 @@ of the answers right with text that stay right. Policies that encode items alone
 every model measured (docs/quality.md); the shipped ones are far inside."""
 MIN_RIGHT = 4
 """With fewer right answers from the text, `MIN_KEPT` says nothing and is not applied."""
-CASES = 10
+CASES = 16
 ITEMS = 16
 TOP = 20
 AT_ONCE = 4
-_NAMES = "Wren|Odile|Tamsin|Bruno|Yusuf|Petra|Lorcan|Mirela|Anselm|Ketil|Zadie|Horace"
-_SURNAMES = ("Quill", "Farrow")
-_THINGS = "violin|passport|ladder|camera|compass|teapot|helmet|lantern|telescope|saddle|anvil|kite"
-_PLACES = "attic|garage|cellar|kitchen|barn|library|office|garden|chapel|workshop|boathouse|tower"
+_PEOPLE = ("Wren Quill", "Odile Farrow", "Bruno Tamm", "Yusuf Keld", "Petra Lorne", "Zadie Horne")
+_KINDS = (
+    ("{who} keeps the {x} in the attic.", "What does {who} keep in the attic?"),
+    ("{who} works as a {x}.", "What does {who} work as?"),
+    ("{who} grew up in {x}.", "Where did {who} grow up?"),
+    ("{who} adopted a {x} last spring.", "What animal did {who} adopt last spring?"),
+)
+_VALUES = (
+    ("violin", "ladder", "telescope", "saddle", "camera", "kite"),
+    ("baker", "lawyer", "nurse", "carpenter", "pilot", "teacher"),
+    ("Lisbon", "Cairo", "Oslo", "Lima", "Kyoto", "Dublin"),
+    ("parrot", "goat", "hamster", "donkey", "turtle", "rabbit"),
+)
 
 
 @dataclass(frozen=True)
@@ -278,25 +287,19 @@ def _best(top: Mapping[str, float]) -> str:
 
 
 def _made_up() -> tuple[list[str], list[_Case]]:
-    """Facts, and questions about some of them among others in another order than built."""
+    """Facts as they are built, and questions about some of them among others in another order."""
     draw = random.Random(7)
-    people = [f"{name} {surname}" for surname in _SURNAMES for name in _NAMES.split("|")]
-    things, places = _THINGS.split("|") * 2, _PLACES.split("|") * 2
-    draw.shuffle(places)
-    facts = [
-        f"{who} keeps the {thing} in the {place}."
-        for who, thing, place in zip(people, things, places, strict=True)
+    told = [
+        (fact.format(who=who, x=value), question.format(who=who), value)
+        for (fact, question), values in zip(_KINDS, _VALUES, strict=True)
+        for who, value in zip(_PEOPLE, values, strict=True)
     ]
+    draw.shuffle(told)
+    facts = [fact for fact, _, _ in told]
     cases = []
-    for n in draw.sample(range(len(facts)), CASES):
-        others = draw.sample([m for m in range(len(facts)) if m != n], ITEMS - 1)
-        order = draw.sample([n, *others], ITEMS)
-        cases.append(
-            _Case(
-                question=f"Where does {people[n]} keep the {things[n]}?",
-                answer=facts[n],
-                needle=places[n],
-                order=tuple(order),
-            )
-        )
+    for n in draw.sample(range(len(told)), CASES):
+        others = draw.sample([m for m in range(len(told)) if m != n], ITEMS - 1)
+        fact, question, value = told[n]
+        order = tuple(draw.sample([n, *others], ITEMS))
+        cases.append(_Case(question, answer=fact, needle=value, order=order))
     return facts, cases

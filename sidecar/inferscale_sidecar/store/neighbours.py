@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from inferscale_sidecar.core import BuildItem
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.neighbour_port import EarlyItem
 from inferscale_sidecar.store.removal import queue_purges
+from inferscale_sidecar.store.rows import with_state
 from inferscale_sidecar.store.schema import embeddings, kv_item_contexts, kv_items, memories
 
 MAX_COMPARED = 4000
@@ -53,6 +55,36 @@ class SqlNeighbours:
         scores = np.stack([_vector(row.vector) for row in rest]) @ np.mean(own, axis=0)
         best = np.argsort(-scores, kind="stable")[:limit][::-1]
         return [BuildItem(*rest[n][:5]) for n in best]
+
+    async def early_items(
+        self, tenant_id: str, owner: str, fingerprint: str, *, limit: int
+    ) -> list[EarlyItem]:
+        """The owner's first live items, oldest first."""
+        columns = (
+            memories.c.id,
+            memories.c.version,
+            memories.c.tenant_id,
+            memories.c.owner,
+            memories.c.text,
+        )
+        behind = (
+            select(func.count())
+            .where(kv_item_contexts.c.kv_item_id == kv_items.c.id)
+            .scalar_subquery()
+        )
+        query = (
+            with_state(select(*columns, kv_items.c.id, behind), fingerprint)
+            .where(memories.c.tenant_id == tenant_id, memories.c.owner == owner)
+            .where(memories.c.status == "live")
+            .order_by(memories.c.num)
+            .limit(limit)
+        )
+        async with self._db.read() as conn:
+            rows = (await conn.execute(query)).all()
+        return [
+            EarlyItem(BuildItem(*item), None if number is None else count)
+            for *item, number, count in rows
+        ]
 
     async def drop_dependent_kv(self, fingerprint: str) -> int:
         """Drops the KV of items that were encoded behind other memories: they are pending again.

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 from inferscale_sidecar.core import BuildItem, KvItem, Tenant
+from inferscale_sidecar.store.neighbour_port import EarlyItem
 
 MAX_FAILURES = 3
 TENANTS = {name: Tenant(name, name, name.encode() * 8) for name in ("acme", "globex")}
@@ -91,6 +92,14 @@ class FakeStore:
         ]
         mine.sort(key=lambda i: len(words & set(i.text.split())))
         return mine[-limit:] if limit else []
+
+    async def early_items(
+        self, tenant_id: str, owner: str, fingerprint: str, *, limit: int
+    ) -> list[EarlyItem]:
+        mine = [i for i in self.live.values() if (i.tenant_id, i.owner) == (tenant_id, owner)]
+        kv = [self.kv.get((i.memory_id, i.version, fingerprint)) for i in mine]
+        found = [EarlyItem(i, k and len(k.context_ids)) for i, k in zip(mine, kv, strict=True)]
+        return found[:limit]
 
     async def drop_dependent_kv(self, fingerprint: str) -> int:
         dependent = [n for n, kv in self.kv.items() if kv.context_ids]

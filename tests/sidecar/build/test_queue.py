@@ -58,9 +58,10 @@ async def test_windows_hold_one_owner_and_no_more_than_allowed():
     store.add("c", owner="user:alice", tenant="globex")
     async with running(engine, store, limits=WindowLimits(items=10)) as queue:
         await settled(queue)
-    assert sorted(len(b.captures) for b in engine.builds) == [1, 1, 5, 10, 10]
+    renewed = 8  # the first ones of the long list, in better company
+    assert sorted(len(b.captures) for b in engine.builds) == [1, 1, 5, renewed, 10, 10]
     assert len({b.salt for b in engine.builds}) == 2
-    assert len({body["cache_salt"] for body in engine.bodies}) == 5
+    assert len({body["cache_salt"] for body in engine.bodies}) == 6
 
 
 async def test_no_more_builds_in_flight_than_allowed_but_as_many():

@@ -48,3 +48,19 @@ async def test_isolation_drops_only_what_stood_behind_others(store: SqlStore) ->
     assert await _pending(store) == ["two"]
     assert await store.take_purges(ENGINE, limit=9) == ["k2"]
     assert await store.drop_dependent_kv(ENGINE) == 0
+
+
+async def test_early_items_tell_how_much_company_their_kv_had(store: SqlStore) -> None:
+    items = await _add(store, 0, 1, 2, 3)
+    await _add(store, 4, scope=Scope(user_id="bob"))
+    memories = await store.get_memories(TENANT, [item.memory_id for item in items])
+    one, two, three, _ = (memories[item.memory_id] for item in items)
+    await store.put_kv_items([_kv(one, "k1"), _kv(three, "k3", behind=(one, two))])
+    early = await store.early_items(TENANT, items[0].owner, ENGINE, limit=3)
+    assert [(e.item, e.neighbours) for e in early] == [
+        (items[0], 0),
+        (items[1], None),
+        (items[2], 2),
+    ]
+    elsewhere = await store.early_items(TENANT, items[0].owner, "another engine", limit=1)
+    assert [e.neighbours for e in elsewhere] == [None]
