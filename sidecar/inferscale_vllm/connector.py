@@ -36,6 +36,7 @@ from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import open_state
 from inferscale_vllm.support import unsupported
 from inferscale_vllm.worker import Worker
+from inferscale_vllm.writer import pending_keys
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             planner=planner,
             reporter=reporter,
             secret=settings.secret,
+            pending=lambda: pending_keys([self._state], settings.num_ranks),
             group_block_sizes=[g.kv_cache_spec.block_size for g in kv_cache_config.kv_cache_groups],
         )
 
@@ -118,6 +120,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             state=self._state,
             dtype=dtype,
             verify_writes=settings.verify_writes,
+            rank=rank,
         )
         result = selftest.run(layers, worker.capturer, dtype)
         self._state.note("self_test", {"passed": result.passed, "detail": result.detail})
@@ -169,6 +172,10 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         return self._worker.take_failed_block_ids() if self._worker else set()
+
+    def shutdown(self) -> None:
+        if self._worker:
+            self._worker.writer.close()
 
     # -- scheduler side
 

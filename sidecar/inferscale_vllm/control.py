@@ -21,6 +21,7 @@ from inferscale_vllm.bank import Bank, BankRefused
 from inferscale_vllm.compat import vllm_version
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import EngineState, open_state
+from inferscale_vllm.writer import pending_keys, summed
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -119,6 +120,7 @@ class ControlPlane:
             "max_model_len": config.model_config.max_model_len,
             **first.get_note("layout", {"num_layers": None, "kv_bytes_per_token": None}),
             "bank": asdict(banks[0].stats()) if banks else None,
+            "writer": summed(states, settings.num_ranks),
             "self_test": first.get_note("self_test", {"passed": None, "detail": "not run yet"}),
             "counters": first.get_note("counters", {"declined": {}}),
             "cost": first.get_note(cost.NOTE),
@@ -141,9 +143,12 @@ class ControlPlane:
         raise _Problem(404, f"no report of request {request_id[:128]!r}")
 
     def _query(self, keys: list[str]) -> dict[str, Any]:
+        pending = pending_keys(self._states(), self._require().num_ranks)  # before the bank
         columns = [bank.headers(keys) for bank in self._banks()]
         rows: list[tuple[Any, ...]] = list(zip(*columns, strict=True)) or [(None,)] * len(keys)
-        return {"present": [key for key, row in zip(keys, rows, strict=True) if all(row)]}
+        present = [key for key, row in zip(keys, rows, strict=True) if all(row)]
+        rest = pending.difference(present)
+        return {"present": present, "pending": [key for key in keys if key in rest]}
 
     def _delete(self, keys: list[str]) -> dict[str, Any]:
         deleted = 0

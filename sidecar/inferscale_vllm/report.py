@@ -50,8 +50,8 @@ class Reporter:
         """Publishes a report."""
         self._state.report(report.request_id, asdict(report), self._counters())
 
-    def of(self, plan: Plan, stored: tuple[str, ...] = ()) -> EngineReport:
-        """The report of a plan as it stands. `stored`: keys that a build left in the bank."""
+    def of(self, plan: Plan) -> EngineReport:
+        """The report of a plan as it stands."""
         return EngineReport(
             request_id=plan.request_id,
             op=plan.op,
@@ -60,7 +60,6 @@ class Reporter:
             native=plan.native,
             prefilled=plan.num_prompt_tokens - plan.injected - plan.native,
             reason=plan.reason,
-            stored=stored,
         )
 
     def _counters(self) -> dict[str, Any]:

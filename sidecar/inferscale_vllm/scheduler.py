@@ -5,7 +5,8 @@ everything it says can be said again. Contract: vLLM `KVConnectorBase_V1`, sched
 """
 
 import logging
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class Scheduler:
         reporter: publishes what became of them.
         secret: shared with the sidecar; None: every operation is refused.
         group_block_sizes: tokens per block of each KV cache group.
+        pending: which captured items are on their way to the bank.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class Scheduler:
         reporter: Reporter,
         secret: str | None,
         group_block_sizes: list[int],
+        pending: Callable[[], set[str]] = set,
     ) -> None:
         self._planner = planner
         self._reporter = reporter
         self._secret = secret
         self._group_block_sizes = group_block_sizes
+        self._pending_keys = pending
         self._plans: dict[str, Plan] = {}
         self._requests: dict[str, Any] = {}
         self._pending = StepMetadata()
@@ -173,14 +177,18 @@ class Scheduler:
             return None
         if compat.ended_by_itself(request):  # else a load may be under way: the promise runs out
             self._planner.release(plan)
-        stored: tuple[str, ...] = ()
+        report = self._reporter.of(plan)
         if plan.op == "build":
-            headers = self._planner.headers(plan.wanted)
-            stored = tuple(k for k, h in zip(plan.wanted, headers, strict=True) if h is not None)
-        report = self._reporter.of(plan, stored)
-        if stored:
+            stored, pending = self._kept(plan.wanted)
+            report = replace(report, stored=stored, pending=pending)
             self._reporter.write(report)
         return {"inferscale": asdict(report)}
+
+    def _kept(self, keys: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Which of these keys the bank holds, and which are being written to it."""
+        pending = self._pending_keys()  # first: what is neither here nor in the bank then is lost
+        stored = tuple(k for k, h in zip(keys, self._planner.headers(keys), strict=True) if h)
+        return stored, tuple(k for k in keys if k in pending and k not in stored)
 
     def fail(self, request: Any) -> None:
         """Notes a bug of ours: the request goes on as plain text."""

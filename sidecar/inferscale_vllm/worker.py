@@ -16,11 +16,12 @@ from inferscale_kernels.layout import ItemShape
 from inferscale_kernels.ops.inject import RotatedKV, prepare, rotate_items_into
 from inferscale_kernels.rope import RopeTable
 from inferscale_vllm import cache_io
-from inferscale_vllm.bank import Bank, BankFull, ItemHeader, checksum
+from inferscale_vllm.bank import Bank, BankReader, ItemHeader, checksum
 from inferscale_vllm.capture import Captured, Capturer
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Load, StepMetadata
 from inferscale_vllm.state import EngineState
+from inferscale_vllm.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Worker:
         state: where measurements go.
         dtype: model dtype, the dtype of stored items.
         verify_writes: read every injected token back and note the largest difference.
+        rank: of this worker among those of the engine.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Worker:
         state: EngineState,
         dtype: torch.dtype,
         verify_writes: bool,
+        rank: int = 0,
     ) -> None:
         self._layers = layers
         self._rope = rope
@@ -59,6 +62,7 @@ class Worker:
         self._is_loaded = True
         self._failed_block_ids: set[int] = set()
         self.capturer = Capturer(layers)
+        self.writer = Writer(bank, state, _packed, rank=rank)
         num_layers, planes, heads, size = layers.token_shape
         self._widths = (size, size if planes == 2 else 0)
         prepare(ItemShape(0, num_layers, heads, size, planes == 2), rope, dtype)
@@ -86,17 +90,28 @@ class Worker:
         if not loads:
             return
         try:
-            self._fill(loads)
+            with self._bank.reading() as reader:
+                loads = [load for load in loads if self._is_whole(load, reader)]
+                if loads:
+                    self._fill(loads, reader)
         except Exception:  # a broken promise fails these requests, never the engine
             logger.exception("injection failed; failing the requests that were promised KV")
             for load in loads:
                 self._failed_block_ids.update(load.block_ids)
 
-    def _fill(self, loads: list[Load]) -> None:
+    def _is_whole(self, load: Load, reader: BankReader) -> bool:
+        """Whether the bank has all of a request's items; if not, only that request fails."""
+        missing = [piece.key for piece in load.segments if reader.kv(piece.key) is None]
+        if missing:
+            logger.error("items %s left the bank after they were promised", missing)
+            self._failed_block_ids.update(load.block_ids)
+        return not missing
+
+    def _fill(self, loads: list[Load], reader: BankReader) -> None:
         total = sum(s.num_tokens for load in loads for s in load.segments)
         self._reserve(total)
         out = RotatedKV(self._out.k[:, :total], self._out.v[:, :total])
-        self._gather(loads, out)
+        self._gather(loads, reader, out)
         slots = [
             torch.from_numpy(np.concatenate([load.slots[g] for load in loads]))
             for g in range(len(loads[0].slots))
@@ -115,20 +130,18 @@ class Worker:
         k, v = (torch.empty(*shape, width, dtype=self._dtype) for width in self._widths)
         self._out = RotatedKV(k, v)
 
-    def _gather(self, loads: list[Load], out: RotatedKV) -> None:
+    def _gather(self, loads: list[Load], reader: BankReader, out: RotatedKV) -> None:
         """Reads and turns every piece; token rows of `out` are in the order of the loads' slots."""
         rows: list[tuple[int, int, int, int]] = []
         items: list[memoryview] = []
         at = 0
-        with self._bank.reading() as reader:
-            for piece in (piece for load in loads for piece in load.segments):
-                kv = reader.kv(piece.key)
-                if kv is None:
-                    raise KeyError(f"item {piece.key} left the bank after it was promised")
-                items.append(kv)
-                rows.append((piece.source, piece.num_tokens, piece.shift, at))
-                at += piece.num_tokens
-            rotate_items_into(items, torch.tensor(rows, dtype=torch.int64), self._rope, out)
+        for piece in (piece for load in loads for piece in load.segments):
+            kv = reader.kv(piece.key)
+            assert kv is not None
+            items.append(kv)
+            rows.append((piece.source, piece.num_tokens, piece.shift, at))
+            at += piece.num_tokens
+        rotate_items_into(items, torch.tensor(rows, dtype=torch.int64), self._rope, out)
 
     def _write(self, out: RotatedKV, slots: list[torch.Tensor]) -> None:
         kept = [_kept(s) for s in slots]
@@ -162,14 +175,11 @@ class Worker:
     # -- storing
 
     def store(self) -> None:
-        """Writes the items that this step completed to the bank, durably, in one transaction."""
+        """Hands the items that this step completed to the writer."""
         try:
             captured = self.capturer.end()
             if captured:
-                self._bank.put({item.key: _packed(item) for item in captured})
-                self._bank.purge()
-        except BankFull as error:
-            logger.warning("%s", error)
+                self.writer.submit(captured)
         except Exception:  # KV is derived data: losing it costs speed, not correctness
             logger.exception("captured items were not stored")
 

@@ -162,7 +162,16 @@ class EngineProcess:
             body["kv_transfer_params"] = params
         response = self.http.post("/v1/completions", json=body)
         response.raise_for_status()
-        return _answer(response.json())
+        answer = _answer(response.json())
+        self._settle(answer.report)
+        return answer
+
+    def _settle(self, report: dict[str, Any]) -> None:
+        """Waits until what a build captured is in the bank, as the sidecar does."""
+        waiting, deadline = report.get("pending"), time.monotonic() + 60
+        while waiting:
+            assert time.monotonic() < deadline, f"{len(waiting)} items are never written"
+            waiting = self.post("/inferscale/items/query", {"keys": waiting})["pending"]
 
     def status(self) -> dict[str, Any]:
         result: dict[str, Any] = self.http.get("/inferscale/status").json()

@@ -76,9 +76,16 @@ async def test_secret_comes_first(http: httpx.AsyncClient, path: str) -> None:
 async def test_items_are_seen_and_retired(http: httpx.AsyncClient, settings: Settings) -> None:
     put(settings, KEY)
     asked = {"keys": [KEY, OTHER]}
-    assert (await http.post("/inferscale/items/query", json=asked)).json() == {"present": [KEY]}
+    assert (await http.post("/inferscale/items/query", json=asked)).json() == {
+        "present": [KEY],
+        "pending": [],
+    }
     assert (await http.post("/inferscale/items/delete", json=asked)).json() == {"deleted": 1}
-    assert (await http.post("/inferscale/items/query", json=asked)).json() == {"present": []}
+    open_state(settings.state_path).note("writer:0", {"pending": [OTHER]})
+    assert (await http.post("/inferscale/items/query", json=asked)).json() == {
+        "present": [],
+        "pending": [OTHER],
+    }
 
 
 @pytest.mark.parametrize("body", ["[]", '{"keys": ["xyz"]}', '{"keys": 5}', "not json"])

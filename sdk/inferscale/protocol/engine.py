@@ -137,7 +137,8 @@ class EngineReport:
     """What the connector did with one request (`GET /inferscale/reports/{request_id}`).
 
     `injected + native + prefilled == prompt` once the request was admitted. `stored` lists the keys
-    that a build wrote to the bank.
+    of a build that are durably in the bank; `pending` those that are still being written: ask
+    `POST /inferscale/items/query` again until they are in its `present`, or no longer `pending`.
     """
 
     request_id: str
@@ -150,3 +151,4 @@ class EngineReport:
     stored: tuple[str, ...] = ()
     max_error: float | None = None
     """Self-test only: largest absolute difference that the connector measured."""
+    pending: tuple[str, ...] = ()

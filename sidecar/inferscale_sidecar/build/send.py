@@ -9,6 +9,7 @@ from typing import Any
 
 from inferscale.protocol.engine import PARAMS_FIELD, Capture, build_params
 from inferscale_sidecar.engine.base import Engine
+from inferscale_sidecar.engine.settle import settled
 
 BUILD_PRIORITY = 10
 """vLLM's priority (lower goes first): chat requests, at 0, always overtake builds."""
@@ -54,16 +55,17 @@ async def send_build(
             engine.secret, request_id=request_id, salt=tag, captures=captures, prefix_end=prefix_end
         ),
     }
-    stored = _stored(await engine.complete(body))
-    if stored is None:
+    kept = _kept(await engine.complete(body))
+    if kept is None:
         report = await engine.report(request_id)
-        stored = report.stored if report else ()
-    return frozenset(stored)
+        kept = (report.stored, report.pending) if report else ((), ())
+    return await settled(engine, *kept)
 
 
-def _stored(answer: Mapping[str, Any]) -> Sequence[str] | None:
-    """The keys in the response itself; None if this engine's responses do not carry them."""
+def _kept(answer: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Keys stored and being written, by the response itself; None if it does not carry them."""
     params = answer.get("kv_transfer_params")
     ours = params.get(PARAMS_FIELD) if isinstance(params, Mapping) else None
-    stored = ours.get("stored") if isinstance(ours, Mapping) else None
-    return [str(key) for key in stored] if isinstance(stored, list) else None
+    if not isinstance(ours, Mapping) or not isinstance(ours.get("stored"), list):
+        return None
+    return ours["stored"], ours.get("pending") or ()

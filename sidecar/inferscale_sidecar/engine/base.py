@@ -38,6 +38,19 @@ class EngineRequest:
     content: bytes = b""
 
 
+@dataclass(frozen=True)
+class Presence:
+    """Which of some item keys the bank holds.
+
+    Attributes:
+        present: in the bank.
+        pending: captured and being written; ask again soon.
+    """
+
+    present: frozenset[str]
+    pending: frozenset[str]
+
+
 class EngineResponse(Protocol):
     """An answer whose body is still coming.
 
@@ -120,6 +133,10 @@ class Engine(Protocol):
 
     async def present(self, keys: Sequence[str]) -> set[str]:
         """Which of these item keys the bank holds."""
+        ...
+
+    async def look_up(self, keys: Sequence[str]) -> Presence:
+        """The same, and which of them are on their way there."""
         ...
 
     async def delete(self, keys: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from inferscale.protocol.engine import PROTOCOL_VERSION, SECRET_HEADER, EngineReport
-from inferscale_sidecar.engine.base import EngineError, EngineRequest, EngineResponse
+from inferscale_sidecar.engine.base import EngineError, EngineRequest, EngineResponse, Presence
 from inferscale_sidecar.errors import EngineUnavailable, Unsupported
 
 CONNECT_TIMEOUT_S = 5.0
@@ -134,8 +134,12 @@ class EngineClient:
         return [int(i) for i in (await self._post("/tokenize", body))["tokens"]]
 
     async def present(self, keys: Sequence[str]) -> set[str]:
-        answer = await self._control("POST", "/inferscale/items/query", {"keys": list(keys)})
-        return set((answer or {}).get("present", ()))
+        return set((await self.look_up(keys)).present)
+
+    async def look_up(self, keys: Sequence[str]) -> Presence:
+        answer = await self._control("POST", "/inferscale/items/query", {"keys": list(keys)}) or {}
+        present, pending = (frozenset(answer.get(name, ())) for name in ("present", "pending"))
+        return Presence(present, pending)
 
     async def delete(self, keys: Sequence[str]) -> int:
         answer = await self._control("POST", "/inferscale/items/delete", {"keys": list(keys)})
@@ -146,7 +150,8 @@ class EngineClient:
         if answer is None:
             return None
         known = {k: v for k, v in answer.items() if k in EngineReport.__dataclass_fields__}
-        return EngineReport(**{**known, "stored": tuple(known.get("stored", ()))})
+        lists = {name: tuple(known.get(name, ())) for name in ("stored", "pending")}
+        return EngineReport(**{**known, **lists})
 
     async def set_injection(self, enabled: bool, reason: str | None = None) -> None:
         await self._control("POST", "/inferscale/injection", {"enabled": enabled, "reason": reason})

@@ -22,6 +22,7 @@ from inferscale.protocol.engine import (
     item_key,
 )
 from inferscale_sidecar.engine.base import Engine
+from inferscale_sidecar.engine.settle import settled
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.errors import EngineUnavailable, SidecarError
 
@@ -157,7 +158,8 @@ class _Experiment:
             max_tokens=1,
         )
         ours = (answer.get("kv_transfer_params") or {}).get(PARAMS_FIELD) or {}
-        self._stored = sorted({self._key, *ours.get("stored", ())})
+        stored = await settled(self._engine, ours.get("stored", ()), ours.get("pending", ()))
+        self._stored = sorted({self._key, *stored})
 
     async def _generate(
         self, salt: str, *, inject: bool = False

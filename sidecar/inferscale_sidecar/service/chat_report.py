@@ -107,7 +107,8 @@ def engine_report_in(answer: Mapping[str, Any]) -> EngineReport | None:
         return None
     known = {k: v for k, v in ours.items() if k in EngineReport.__dataclass_fields__}
     try:
-        return EngineReport(**{**known, "stored": tuple(known.get("stored", ()))})
+        lists = {name: tuple(known.get(name, ())) for name in ("stored", "pending")}
+        return EngineReport(**{**known, **lists})
     except TypeError:  # an engine half of another version: the control plane has the report too
         return None
 

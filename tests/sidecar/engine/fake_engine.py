@@ -43,6 +43,8 @@ class FakeEngine:
         self.gate.set()
         self.aborted = asyncio.Event()
         self.build_delay_s = 0.0
+        self.writing: dict[str, tuple[int, ...]] = {}
+        self.writes_late = False
         self.now_building = self.most_building = 0
         self.app = Starlette(
             routes=[
@@ -87,7 +89,7 @@ class FakeEngine:
             case ["status"]:
                 return JSONResponse(self._status())
             case ["items", "query"]:
-                return JSONResponse({"present": [k for k in body["keys"] if k in self.bank]})
+                return JSONResponse(self._query(body["keys"]))
             case ["items", "delete"]:
                 gone = [k for k in body["keys"] if self.bank.pop(k, None)]
                 return JSONResponse({"deleted": len(gone)})
@@ -97,6 +99,10 @@ class FakeEngine:
             case ["reports", name] if name in self.reports:
                 return JSONResponse(self.reports[name])
         return JSONResponse({"error": "no such thing"}, status_code=404)
+
+    def _query(self, keys: list[str]) -> dict[str, list[str]]:
+        pending = [key for key in keys if key in self.writing]
+        return {"present": [key for key in keys if key in self.bank], "pending": pending}
 
     def _status(self) -> dict[str, Any]:
         return {
@@ -169,13 +175,17 @@ class FakeEngine:
         for capture in build.captures:
             assert capture.end < len(ids), "the last token of a prompt cannot be captured"
             if len(self.bank) < self.capacity:
-                self.bank[capture.key] = tuple(ids[capture.start : capture.end])
+                kept = self.writing if self.writes_late else self.bank
+                kept[capture.key] = tuple(ids[capture.start : capture.end])
                 stored.append(capture.key)
         if build.prefix_end is not None:
             self.prefixes.add((build.salt, tuple(ids[: build.prefix_end])))
             digest = hashlib.sha256(repr((build.salt, ids[: build.prefix_end])).encode())
             stored.append(digest.hexdigest())
-        return self._report(build.request_id, "build", len(ids), 0, None, stored)
+        report = self._report(build.request_id, "build", len(ids), 0, None, stored)
+        if self.writes_late:
+            report["stored"], report["pending"] = [], stored
+        return report
 
     def _inject(self, inject: Inject, ids: list[int]) -> dict[str, Any]:
         injected, reason = self._matched(inject, tuple(ids))

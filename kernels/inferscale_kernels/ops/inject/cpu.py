@@ -8,7 +8,6 @@ Invariant: bit-equal to the reference, for bf16 and fp16.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -26,6 +25,7 @@ from inferscale_kernels.ops.inject.simd import Kind
 from inferscale_kernels.ops.quantize.reference import ItemCodec
 from inferscale_kernels.rope import NOPE, RopeTable
 from inferscale_kernels.segments import check_segments
+from inferscale_kernels.threads import free_from_pinning
 
 DTYPES = (torch.bfloat16, torch.float16)
 """Dtypes the compiled loop serves; others take the reference."""
@@ -135,21 +135,4 @@ def _in_threads(
 
 @lru_cache(maxsize=1)
 def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, "inferscale-rotate", initializer=_free_from_pinning)
-
-
-def _free_from_pinning() -> None:
-    """Let this thread run wherever the process may.
-
-    An engine that pins its main thread to one core would have every thread born of it share that
-    core. The cores of all its threads together are what it was given.
-    """
-    if not hasattr(os, "sched_setaffinity"):
-        return
-    cores: set[int] = set()
-    for thread in os.listdir("/proc/self/task"):
-        try:
-            cores |= os.sched_getaffinity(int(thread))
-        except ProcessLookupError:
-            continue
-    os.sched_setaffinity(0, cores)
+    return ThreadPoolExecutor(workers, "inferscale-rotate", initializer=free_from_pinning)
