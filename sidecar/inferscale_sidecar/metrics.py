@@ -48,6 +48,21 @@ _OUTCOME_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
+class Growth:
+    """A counter that follows a total kept elsewhere, from the first look on.
+
+    A total that became smaller was begun anew.
+    """
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter, self._last = counter, -1
+
+    def saw(self, total: int) -> None:
+        if self._last >= 0:
+            self._counter.inc(total - self._last if total >= self._last else total)
+        self._last = total
+
+
 class Metrics:
     """All metrics, in a registry of their own: two sidecars in one process do not meet.
 
@@ -61,6 +76,7 @@ class Metrics:
         self._create_memory()
         self._create_chat()
         self._create_builds()
+        self._create_bank()
         info = self._gauge("build_info", "Version of the running sidecar.", "version")
         info.labels(version).set(1)
 
@@ -171,6 +187,21 @@ class Metrics:
             BUILD_BUCKETS,
             "model_name",
         )
+
+    def _create_bank(self) -> None:
+        self.kv_items = self._gauge("kv_items", "Items in the KV bank.")
+        self.kv_bytes = self._gauge("kv_bytes", "Bytes that they take.", "tier")
+        self.kv_limit = self._gauge("kv_limit_bytes", "Most that the bank's file may take.")
+        self.kv_bytes.labels("disk")
+        evictions = self._counter("kv_evictions", "Items evicted for others.", "tier")
+        lookups = self._counter("kv_lookups", "Items asked of the bank.", "outcome")
+        broken = self._counter("kv_checksum_failures", "Items that failed their checksum.")
+        self.kv_growth = {
+            "evicted_items": Growth(evictions.labels("disk")),
+            "bank_hits": Growth(lookups.labels("hit")),
+            "bank_misses": Growth(lookups.labels("miss")),
+            "corrupt_items": Growth(broken),
+        }
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"inferscale_{name}", text, labels, registry=self.registry)

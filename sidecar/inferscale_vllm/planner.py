@@ -185,7 +185,10 @@ class Planner:
     def _leading_items(self, keys: Sequence[str], adapter: bytes) -> list[ItemHeader]:
         """Headers of the longest run of intact items of this adapter from the first on."""
         found: list[ItemHeader] = []
-        for key, header in zip(keys, self.headers(keys), strict=True):
+        headers = self.headers(keys)
+        missing = headers.count(None)
+        self._reporter.looked_up(len(keys) - missing, missing)
+        for key, header in zip(keys, headers, strict=True):
             if header is None or not self._is_intact(key, header):
                 break
             if header.adapter != adapter:

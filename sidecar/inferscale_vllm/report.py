@@ -29,6 +29,11 @@ class Reporter:
         """An item failed its checksum."""
         self._totals["corrupt_items"] += 1
 
+    def looked_up(self, found: int, missing: int) -> None:
+        """A request asked for items: so many were in the bank."""
+        self._totals["bank_hits"] += found
+        self._totals["bank_misses"] += missing
+
     def failed(self) -> None:
         """A bug of ours."""
         self._declined["error"] += 1

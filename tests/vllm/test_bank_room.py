@@ -311,6 +311,6 @@ def test_kill_9_while_evicting_tears_nothing(tmp_path: Path) -> None:
         bank = small(tmp_path)
         assert bank.check_integrity() == []
         assert bank.stats().size_bytes <= SMALL
-        bank.put({key(99): pages(99, 60)})
+        bank.put({key(99): pages(99, 20)})
         assert bank.headers([key(99)])[0] is not None
         bank.close()

@@ -1,6 +1,7 @@
 """What the builder needs of its neighbours: the store, and somewhere to count."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.store.base import KvPort
@@ -25,6 +26,9 @@ class BuildRecorder(Protocol):
     def injectable(self, seconds: float) -> None:
         """An item can be injected, so long after the queue first saw it."""
 
+    def bank(self, stats: Mapping[str, Any], counters: Mapping[str, Any]) -> None:
+        """The engine's bank and its counters, as its status has them."""
+
 
 class Silent:
     """A recorder that records nothing."""
@@ -34,3 +38,5 @@ class Silent:
     def window(self, outcome: str) -> None: ...
 
     def injectable(self, seconds: float) -> None: ...
+
+    def bank(self, stats: Mapping[str, Any], counters: Mapping[str, Any]) -> None: ...

@@ -7,9 +7,10 @@ it; a dead engine makes it wait, never fail; it touches items of one (tenant, ow
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from inferscale_sidecar.build import bank
 from inferscale_sidecar.build.ports import BuildRecorder, BuildStore, Silent
@@ -156,17 +157,10 @@ class BuildQueue:
     async def _work(self) -> None:
         """One round: connect, purge, build until nothing is pending."""
         status = await self._engine.status()
+        self._recorder.bank(status.get("bank") or {}, status.get("counters") or {})
         fingerprint = str(status["fingerprint"])
         if fingerprint != self._fingerprint:
-            lost = await bank.reconcile(self._store, self._engine, fingerprint)
-            log.info("engine %s: %d items of the bank have to be built again", fingerprint, lost)
-            half = int(status["max_model_len"]) // 2
-            self._connected_limits = replace(self._limits, tokens=min(self._limits.tokens, half))
-            if self._limits.encode_policy.is_isolated:
-                dropped = await self._store.drop_dependent_kv(fingerprint)
-                log.info("%d items were encoded behind others; they are built again", dropped)
-            self._on_connect()
-            self._fingerprint = fingerprint
+            await self._connect(fingerprint, status)
         suspects, self._suspects = self._suspects, set()
         if suspects:
             await bank.check(self._store, self._engine, fingerprint, suspects)
@@ -174,6 +168,21 @@ class BuildQueue:
         if self._engine.can_inject:
             await self._build_all(fingerprint)
             await self._renew_all(fingerprint)
+
+    async def _connect(self, fingerprint: str, status: Mapping[str, Any]) -> None:
+        if (status.get("bank") or {}).get("is_full"):
+            # All at once would evict as much as it builds: it is built when it is recalled.
+            log.info("engine %s: a full bank; what it evicted is built on demand", fingerprint)
+        else:
+            lost = await bank.reconcile(self._store, self._engine, fingerprint)
+            log.info("engine %s: %d items of the bank have to be built again", fingerprint, lost)
+        half = int(status["max_model_len"]) // 2
+        self._connected_limits = replace(self._limits, tokens=min(self._limits.tokens, half))
+        if self._limits.encode_policy.is_isolated:
+            dropped = await self._store.drop_dependent_kv(fingerprint)
+            log.info("%d items were encoded behind others; they are built again", dropped)
+        self._on_connect()
+        self._fingerprint = fingerprint
 
     async def _build_all(self, fingerprint: str) -> None:
         try:

@@ -21,7 +21,7 @@ from inferscale_sidecar.engine.base import Engine, EngineError
 
 log = logging.getLogger(__name__)
 
-FIRST_BACKOFF_S = 1.0
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 1.0, 300.0
 NOT_KEPT = "the engine did not keep the KV; its bank may be full"
 
 ItemId = tuple[str, int]
@@ -151,8 +151,8 @@ class WindowJob:
         self._recorder.window("ok")
         await self._record(fingerprint, [p for p in prompt.planned if p.capture.key in stored])
         lost = [p.item for p in prompt.planned if p.capture.key not in stored]
-        if lost:
-            await self._fail(fingerprint, lost, NOT_KEPT)
+        if lost:  # not their fault: they are never given up
+            await self._fail(fingerprint, lost, NOT_KEPT, counts=False)
 
     async def _refused(
         self,
@@ -182,11 +182,14 @@ class WindowJob:
             name = (planned.item.memory_id, planned.item.version)
             self._recorder.injectable(now - self._seen.get(name, now))
 
-    async def _fail(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
+    async def _fail(
+        self, fingerprint: str, items: Sequence[BuildItem], error: str, *, counts: bool = True
+    ) -> None:
         log.warning("%d items not built: %s", len(items), error)
-        await self._store.mark_failed(fingerprint, items, error)
+        await self._store.mark_failed(fingerprint, items, error, counts=counts)
         self.counts.failed += len(items)
         self.counts.last_error = error
         for item in items:
             _, delay = self._waiting.get((item.memory_id, item.version), (0.0, FIRST_BACKOFF_S / 4))
-            self._waiting[item.memory_id, item.version] = (self._clock() + delay * 4, delay * 4)
+            delay = min(MAX_BACKOFF_S, delay * 4)
+            self._waiting[item.memory_id, item.version] = (self._clock() + delay, delay)

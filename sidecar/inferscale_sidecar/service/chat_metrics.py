@@ -1,6 +1,7 @@
 """Writes what happened to requests with memory, and to builds, into the Prometheus metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from inferscale_sidecar.errors import EngineUnavailable
 from inferscale_sidecar.metrics import Metrics
@@ -37,6 +38,13 @@ class MetricsRecorder:
 
     def injectable(self, seconds: float) -> None:
         self._metrics.add_to_injectable.labels(self._name()).observe(seconds)
+
+    def bank(self, stats: Mapping[str, Any], counters: Mapping[str, Any]) -> None:
+        self._metrics.kv_items.set(stats.get("items", 0))
+        self._metrics.kv_bytes.labels("disk").set(stats.get("used_bytes", 0))
+        self._metrics.kv_limit.set(stats.get("limit_bytes", 0))
+        for name, growth in self._metrics.kv_growth.items():
+            growth.saw(int(stats.get(name, counters.get(name, 0))))
 
     def _name(self) -> str:
         try:

@@ -136,8 +136,10 @@ class KvPort(Protocol):
     async def mark_building(self, fingerprint: str, items: Sequence[BuildItem]) -> None:
         """Show these items as building."""
 
-    async def mark_failed(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
-        """Count one failure of each item, and keep the last cause."""
+    async def mark_failed(
+        self, fingerprint: str, items: Sequence[BuildItem], error: str, *, counts: bool = True
+    ) -> None:
+        """Keep the last cause, and count one failure of each item unless it is not its fault."""
 
     async def put_kv_items(self, items: Sequence[KvItem]) -> list[KvItem]:
         """Record KV that the bank holds. Returns those whose memory, version or context vanished

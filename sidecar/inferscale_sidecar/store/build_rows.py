@@ -34,13 +34,15 @@ async def put(
     *,
     now: datetime,
     error: str | None,
+    counts: bool = True,
 ) -> None:
-    """Show live items as building, or, with an `error`, count a failure of each."""
+    """Show live items as building, or, with an `error`, note it and count a failure of each."""
     await lock_tenants(conn, (item.tenant_id for item in items))
     live = await live_versions(conn, (item.memory_id for item in items))
+    failures = int(error is not None and counts)
     values: dict[str, object] = {"state": "building", "updated_at": now, "fingerprint": fingerprint}
     if error is not None:
-        values |= {"state": "queued", "error": error[:MAX_ERROR_CHARS], "failures": 1}
+        values |= {"state": "queued", "error": error[:MAX_ERROR_CHARS], "failures": failures}
     current = [i for i in items if live.get((i.tenant_id, i.memory_id)) == i.version]
     rows = [values | {"memory_id": i.memory_id, "version": i.version} for i in current]
     if not rows:
@@ -48,7 +50,7 @@ async def put(
     new = insert_or(conn, builds)
     change: dict[str, Any] = {name: new.excluded[name] for name in ("state", "updated_at")}
     if error is not None:
-        change |= {"error": new.excluded.error, "failures": builds.c.failures + 1}
+        change |= {"error": new.excluded.error, "failures": builds.c.failures + failures}
     key = list(builds.primary_key)
     await conn.execute(new.on_conflict_do_update(index_elements=key, set_=change), rows)
 

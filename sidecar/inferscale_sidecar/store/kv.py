@@ -62,9 +62,12 @@ class SqlKv:
         async with self._db.write(is_truth=False) as conn:
             await build_rows.put(conn, fingerprint, items, now=self._clock(), error=None)
 
-    async def mark_failed(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
+    async def mark_failed(
+        self, fingerprint: str, items: Sequence[BuildItem], error: str, *, counts: bool = True
+    ) -> None:
+        now = self._clock()
         async with self._db.write(is_truth=False) as conn:
-            await build_rows.put(conn, fingerprint, items, now=self._clock(), error=error)
+            await build_rows.put(conn, fingerprint, items, now=now, error=error, counts=counts)
 
     async def put_kv_items(self, items: Sequence[KvItem]) -> list[KvItem]:
         async with self._db.write() as conn:

@@ -28,6 +28,11 @@ GRACE_S = 30.0
 """How long a deleted item's bytes stay, whether promised or not."""
 RECHECK_S = 600.0
 """An item's checksum is verified at its first promise and again when the last check is this old."""
+FULL_SHARE = 0.9
+"""Evictions leave a bank a twentieth below its capacity: from here on it counts as full."""
+_SQUEEZES = (0, 0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+"""Part of the bank that is emptied for new items, attempt by attempt: what is free may be in pieces
+too small for one of them. The second attempt may use the pages that the first one freed."""
 _MIN_RESERVE_BYTES = 64 * PAGE_BYTES
 
 
@@ -40,6 +45,7 @@ class BankStats:
     limit_bytes: most the file may grow to.
     tenants: how many tenants have items.
     evicted_items, evicted_bytes: since the file was made.
+    is_full: so full that the next items push others out.
     """
 
     items: int
@@ -49,6 +55,7 @@ class BankStats:
     tenants: int
     evicted_items: int
     evicted_bytes: int
+    is_full: bool
 
 
 class BankFull(Exception):
@@ -113,19 +120,18 @@ class Bank:
             for key, (header, kv) in items.items()
         }
         headers = {raw: header for raw, (header, _) in rows.items()}
-        for squeeze in (0.0, 0.0, 0.25, 0.25, 0.5, 0.5):
-            # A second attempt may use the pages that the one before it freed. Later ones evict
-            # more, because what is free may be in pieces too small for an item.
+        for attempt, squeeze in enumerate(_SQUEEZES):
             if not self._room.make(headers, squeeze=squeeze):
                 break
+            if attempt:
+                self._room.turn()
             try:
                 return self._write(rows)
             except lmdb.MapFullError:
                 self.file.env.reader_check()
-                self._room.turn()
         raise BankFull(
-            f"bank {self.path} is full at {self._limit_bytes} bytes and what is in it is promised "
-            "or another tenant's share; raise bank_size_bytes"
+            f"bank {self.path} has no room in its {self._limit_bytes} bytes for {len(rows)} items "
+            "without evicting what is promised; raise bank_size_bytes (or bank_tenant_share)"
         )
 
     def _write(self, rows: Mapping[bytes, tuple[ItemHeader, memoryview]]) -> None:
@@ -200,14 +206,16 @@ class Bank:
         with self.file.env.begin() as txn, txn.cursor(db=self.file.tables["tenants"]) as cursor:
             counts = [Count.unpack(value) for _, value in cursor]
             evicted = Count.unpack(txn.get(b"evicted", db=self.file.tables["meta"]))
+        used = sum(count.size_bytes for count in counts)
         return BankStats(
             items=sum(count.items for count in counts),
             size_bytes=self.file.size_bytes,
-            used_bytes=sum(count.size_bytes for count in counts),
+            used_bytes=used,
             limit_bytes=self._limit_bytes,
             tenants=len(counts),
             evicted_items=evicted.items,
             evicted_bytes=evicted.size_bytes,
+            is_full=used >= FULL_SHARE * self.budget.capacity_bytes,
         )
 
     def compact(self) -> int:

@@ -62,7 +62,9 @@ class FakeStore:
     async def mark_building(self, fingerprint: str, items: Sequence[BuildItem]) -> None:
         self.marked += items
 
-    async def mark_failed(self, fingerprint: str, items: Sequence[BuildItem], error: str) -> None:
+    async def mark_failed(
+        self, fingerprint: str, items: Sequence[BuildItem], error: str, *, counts: bool = True
+    ) -> None:
         for item in items:
             self.failures.setdefault((item.memory_id, item.version), []).append(error)
 

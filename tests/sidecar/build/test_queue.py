@@ -8,9 +8,12 @@ import pytest
 from tests.sidecar.engine.demo import demo_lists
 from tests.sidecar.engine.fake_engine import FakeEngine
 
+from inferscale_sidecar.build.ports import Silent
 from inferscale_sidecar.build.queue import BuildQueue
 from inferscale_sidecar.build.window import WindowLimits
 from inferscale_sidecar.build.window_job import NOT_KEPT
+from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.chat_metrics import MetricsRecorder
 
 from .fake_store import FakeStore
 
@@ -128,6 +131,44 @@ async def test_after_a_restart_what_the_bank_lost_is_built_again():
     assert len(connects) == 2
 
 
+async def test_a_full_bank_gets_its_evicted_items_back_when_they_are_wanted():
+    engine, store = FakeEngine(), FakeStore()
+    async with running(engine, store) as queue:
+        store.add("Likes tea.", "Lives in Rome.", "Has a cat.")
+        await settled(queue)
+        wanted, other, _ = sorted(store.keys())
+        del engine.bank[wanted], engine.bank[other]
+        engine.is_full = True
+        queue.reconnected()
+        await queue.wait_idle()
+        assert len(engine.bank) == 1, "building all anew would only evict as much"
+        queue.suspect([wanted])
+        await queue.wait_idle()
+    assert len(engine.bank) == 2 and other not in engine.bank
+
+
+async def test_what_the_bank_does_is_counted():
+    metrics = Metrics()
+    engine, store = FakeEngine(), FakeStore()
+    engine.evicted, engine.hits = 40, 7  # before this sidecar
+    recorder = MetricsRecorder(metrics, lambda: "demo")
+    async with running(engine, store, recorder=recorder) as queue:
+        store.add("Likes tea.", "Lives in Rome.")
+        await settled(queue)
+        engine.evicted, engine.hits = 43, 2  # and the engine was restarted
+        await settled(queue)
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"inferscale_{name}", labels)
+
+    assert value("kv_items") == 2 and value("kv_bytes", tier="disk") == 200
+    assert value("kv_limit_bytes") == 10_000
+    assert value("kv_evictions_total", tier="disk") == 3
+    assert value("kv_lookups_total", outcome="hit") == 2
+    assert value("kv_lookups_total", outcome="miss") == 0
+    assert value("kv_checksum_failures_total") == 0
+
+
 async def test_another_fingerprint_builds_everything_anew():
     engine, store = FakeEngine(), FakeStore()
     async with running(engine, store) as queue:
@@ -222,7 +263,7 @@ async def test_stop_ends_at_once_with_builds_in_flight():
     assert not store.kv and not store.failures
 
 
-class Recorder:
+class Recorder(Silent):
     def __init__(self) -> None:
         self.windows: list[str] = []
         self.waits: list[float] = []

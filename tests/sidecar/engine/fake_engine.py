@@ -45,6 +45,8 @@ class FakeEngine:
         self.build_delay_s = 0.0
         self.writing: dict[str, tuple[int, ...]] = {}
         self.writes_late = False
+        self.is_full = False
+        self.evicted = self.hits = 0
         self.now_building = self.most_building = 0
         self.app = Starlette(
             routes=[
@@ -112,6 +114,14 @@ class FakeEngine:
             "injection": {"enabled": self.enabled, "reason": None},
             "block_size": 16,
             "max_model_len": 2048,
+            "bank": {
+                "items": len(self.bank),
+                "used_bytes": 100 * len(self.bank),
+                "limit_bytes": 10_000,
+                "evicted_items": self.evicted,
+                "is_full": self.is_full,
+            },
+            "counters": {"bank_hits": self.hits, "bank_misses": 1, "corrupt_items": 0},
         }
 
     async def _generate(self, request: Request) -> Response:

@@ -98,6 +98,15 @@ async def test_a_failure_is_tried_again_until_it_is_hopeless(store: SqlStore) ->
     assert await _pending(store, "engine-2") == ["f"]
 
 
+async def test_what_is_not_its_fault_never_makes_an_item_hopeless(store: SqlStore) -> None:
+    await _add(store, "f")
+    for _ in range(3 * MAX_FAILURES):
+        (item,) = await store.pending_builds(ENGINE, limit=9)
+        await store.mark_failed(ENGINE, [item], "the bank is full", counts=False)
+    assert await _pending(store) == ["f"]
+    assert await store.build_counts(TENANT, ENGINE) == BuildCounts(queued=1)
+
+
 async def test_what_a_crash_interrupted_is_queued_again(store: SqlStore) -> None:
     await _add(store, "b")
     await store.mark_building(ENGINE, await store.pending_builds(ENGINE, limit=9))
