@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,26 +12,22 @@ from inferscale import _exchange, _operations
 from inferscale._async_block_client import AsyncBlocks
 from inferscale._chat_client import AsyncChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
-from inferscale._dialect import one_limit
 from inferscale._documents import AsyncDocuments
 from inferscale._handle import MemoryHandle
 from inferscale._messages import Messages
+from inferscale._read_client import AsyncReadMethods
 from inferscale._results import (
     AddResult,
     BuildStatus,
     DeleteResult,
     DeleteWhereResult,
     HistoryRecord,
-    ListResult,
-    MemoryRecord,
-    SearchResult,
     UpdateResult,
 )
 from inferscale._transport import AsyncTransport
-from inferscale.protocol.memory import SearchMode
 
 
-class AsyncMemory(AsyncChatMethods):
+class AsyncMemory(AsyncReadMethods, AsyncChatMethods):
     """`Memory` for asyncio: same arguments, every method but the constructor awaited.
 
     Use one client within one event loop.
@@ -66,6 +63,8 @@ class AsyncMemory(AsyncChatMethods):
         metadata: Mapping[str, Any] | None = None,
         infer: bool | None = None,
         async_mode: bool | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_s: int | None = None,
         idempotency_key: str | None = None,
         **mem0: Any,
     ) -> AddResult:
@@ -77,6 +76,8 @@ class AsyncMemory(AsyncChatMethods):
             metadata=metadata,
             infer=infer,
             async_mode=async_mode,
+            expires_at=expires_at,
+            ttl_s=ttl_s,
             idempotency_key=idempotency_key,
             extra=mem0,
         )
@@ -86,64 +87,6 @@ class AsyncMemory(AsyncChatMethods):
         """As `Memory.extraction`."""
         return await self._transport.call(_operations.extraction(extraction_id))
 
-    async def get(self, memory_id: str) -> MemoryRecord | None:
-        """As `Memory.get`."""
-        return await self._transport.call(_operations.get(memory_id))
-
-    async def get_all(
-        self,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        filters: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-        top_k: int | None = None,
-        cursor: str | None = None,
-        **mem0: Any,
-    ) -> ListResult:
-        """As `Memory.get_all`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        ids = _operations.list_scope(scope=scope, filters=filters, extra=mem0)
-        size = one_limit(None, limit=limit, top_k=top_k)
-        if size is None and cursor is None:
-            return await self._transport.run(_exchange.list_all(ids, self._transport.policy))
-        return await self._transport.call(_operations.list_page(ids, limit=size, cursor=cursor))
-
-    async def search(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        limit: int | None = None,
-        top_k: int | None = None,
-        threshold: float | None = None,
-        filters: Mapping[str, Any] | None = None,
-        mode: SearchMode | None = None,
-        diversity: float | None = None,
-        recency_days: float | None = None,
-        explain: bool | None = None,
-        **mem0: Any,
-    ) -> SearchResult:
-        """As `Memory.search`."""
-        operation = _operations.search(
-            query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
-            limit=one_limit(None, limit=limit, top_k=top_k),
-            threshold=threshold,
-            filters=filters,
-            ranking={
-                "mode": mode,
-                "diversity": diversity,
-                "recency_days": recency_days,
-                "explain": explain,
-            },
-            extra=mem0,
-        )
-        return await self._transport.call(operation)
-
     async def update(
         self,
         memory_id: str,
@@ -151,10 +94,19 @@ class AsyncMemory(AsyncChatMethods):
         metadata: Mapping[str, Any] | None = None,
         *,
         data: str | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_s: int | None = None,
     ) -> UpdateResult:
         """As `Memory.update`."""
         return await self._transport.call(
-            _operations.update(memory_id, text=text, data=data, metadata=metadata)
+            _operations.update(
+                memory_id,
+                text=text,
+                data=data,
+                metadata=metadata,
+                expires_at=expires_at,
+                ttl_s=ttl_s,
+            )
         )
 
     async def delete(self, memory_id: str) -> DeleteResult:
@@ -186,35 +138,6 @@ class AsyncMemory(AsyncChatMethods):
     async def history(self, memory_id: str) -> list[HistoryRecord]:
         """As `Memory.history`."""
         return await self._transport.call(_operations.history(memory_id))
-
-    async def recall(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        k: int | None = None,
-        threshold: float | None = None,
-        filters: Mapping[str, Any] | None = None,
-        mode: SearchMode | None = None,
-        diversity: float | None = None,
-        recency_days: float | None = None,
-        max_tokens: int | None = None,
-        ttl_s: int | None = None,
-    ) -> MemoryHandle:
-        """As `Memory.recall`."""
-        operation = _operations.recall(
-            query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
-            k=k,
-            threshold=threshold,
-            filters=filters,
-            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
-            max_tokens=max_tokens,
-            ttl_s=ttl_s,
-        )
-        return await self._transport.call(operation)
 
     async def get_handle(self, handle_id: str) -> MemoryHandle:
         """As `Memory.get_handle`."""

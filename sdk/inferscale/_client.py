@@ -5,6 +5,7 @@ Invariant: `AsyncMemory` has the same methods with the same parameters (a test c
 
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,26 +15,22 @@ from inferscale import _exchange, _operations
 from inferscale._block_client import Blocks
 from inferscale._chat_client import ChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
-from inferscale._dialect import one_limit
 from inferscale._documents import Documents
 from inferscale._handle import MemoryHandle
 from inferscale._messages import Messages
+from inferscale._read_client import ReadMethods
 from inferscale._results import (
     AddResult,
     BuildStatus,
     DeleteResult,
     DeleteWhereResult,
     HistoryRecord,
-    ListResult,
-    MemoryRecord,
-    SearchResult,
     UpdateResult,
 )
 from inferscale._transport import SyncTransport
-from inferscale.protocol.memory import SearchMode
 
 
-class Memory(ChatMethods):
+class Memory(ReadMethods, ChatMethods):
     """Long-term memory of an agent, kept by an InferScale sidecar.
 
     Args:
@@ -78,6 +75,8 @@ class Memory(ChatMethods):
         metadata: Mapping[str, Any] | None = None,
         infer: bool | None = None,
         async_mode: bool | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_s: int | None = None,
         idempotency_key: str | None = None,
         **mem0: Any,
     ) -> AddResult:
@@ -92,6 +91,8 @@ class Memory(ChatMethods):
                 `error`; adding them again is safe.
             async_mode: True to return once the messages are stored; facts come in the background,
                 see `extraction`.
+            expires_at, ttl_s: until when it is there: a time with its offset, or seconds from now.
+                Added again, it lives as long as the longer of the two. Default: for good.
             idempotency_key: adds with the same key are one add. Default: a new key for each call,
                 so that the SDK's own retries never add twice.
             mem0: other arguments of Mem0's are refused with a reason, unless they ask for nothing.
@@ -103,6 +104,8 @@ class Memory(ChatMethods):
             metadata=metadata,
             infer=infer,
             async_mode=async_mode,
+            expires_at=expires_at,
+            ttl_s=ttl_s,
             idempotency_key=idempotency_key,
             extra=mem0,
         )
@@ -112,81 +115,6 @@ class Memory(ChatMethods):
         """How the extraction of an earlier `add` stands (`result.extraction.id`), and its facts."""
         return self._transport.call(_operations.extraction(extraction_id))
 
-    def get(self, memory_id: str) -> MemoryRecord | None:
-        """One memory, or None if there is none with this id."""
-        return self._transport.call(_operations.get(memory_id))
-
-    def get_all(
-        self,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        filters: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-        top_k: int | None = None,
-        cursor: str | None = None,
-        **mem0: Any,
-    ) -> ListResult:
-        """Memories of a scope, newest first: all, or one page if `limit` or `cursor` is given.
-
-        Args:
-            user_id, agent_id, run_id: whose memories; at least one, here or in `filters`.
-            filters: ids only, as in Mem0 2.x; anything else is refused.
-            limit, top_k: size of the page.
-            cursor: `next_cursor` of the page before.
-        """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        ids = _operations.list_scope(scope=scope, filters=filters, extra=mem0)
-        size = one_limit(None, limit=limit, top_k=top_k)
-        if size is None and cursor is None:
-            return self._transport.run(_exchange.list_all(ids, self._transport.policy))
-        return self._transport.call(_operations.list_page(ids, limit=size, cursor=cursor))
-
-    def search(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        limit: int | None = None,
-        top_k: int | None = None,
-        threshold: float | None = None,
-        filters: Mapping[str, Any] | None = None,
-        mode: SearchMode | None = None,
-        diversity: float | None = None,
-        recency_days: float | None = None,
-        explain: bool | None = None,
-        **mem0: Any,
-    ) -> SearchResult:
-        """Memories like `query`, best first. Ids may stand in `filters`, as in Mem0 2.x.
-
-        Args:
-            limit, top_k: at most so many (default 10).
-            threshold: least score, in [-1, 1].
-            filters: conditions on metadata.
-            mode: "hybrid" (meaning and shared words, the default), "dense" or "keyword".
-            diversity: 0 to 1; how much a hit loses for being like a better one.
-            recency_days: prefer what is new; after so many days the bonus is half.
-            explain: True to have each hit's `details` say what its score is made of.
-        """
-        operation = _operations.search(
-            query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
-            limit=one_limit(None, limit=limit, top_k=top_k),
-            threshold=threshold,
-            filters=filters,
-            ranking={
-                "mode": mode,
-                "diversity": diversity,
-                "recency_days": recency_days,
-                "explain": explain,
-            },
-            extra=mem0,
-        )
-        return self._transport.call(operation)
-
     def update(
         self,
         memory_id: str,
@@ -194,14 +122,25 @@ class Memory(ChatMethods):
         metadata: Mapping[str, Any] | None = None,
         *,
         data: str | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_s: int | None = None,
     ) -> UpdateResult:
         """A new version of a memory. What is None stays; `metadata` replaces. `data` means `text`.
+
+        `expires_at="never"` makes it live for good.
 
         Raises:
             NotFoundError: there is no such memory.
         """
         return self._transport.call(
-            _operations.update(memory_id, text=text, data=data, metadata=metadata)
+            _operations.update(
+                memory_id,
+                text=text,
+                data=data,
+                metadata=metadata,
+                expires_at=expires_at,
+                ttl_s=ttl_s,
+            )
         )
 
     def delete(self, memory_id: str) -> DeleteResult:
@@ -237,42 +176,6 @@ class Memory(ChatMethods):
     def history(self, memory_id: str) -> list[HistoryRecord]:
         """All changes of a memory, its deletion included; [] if there never was such a one."""
         return self._transport.call(_operations.history(memory_id))
-
-    def recall(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        agent_id: str | None = None,
-        run_id: str | None = None,
-        k: int | None = None,
-        threshold: float | None = None,
-        filters: Mapping[str, Any] | None = None,
-        mode: SearchMode | None = None,
-        diversity: float | None = None,
-        recency_days: float | None = None,
-        max_tokens: int | None = None,
-        ttl_s: int | None = None,
-    ) -> MemoryHandle:
-        """Freeze pinned blocks and the memories for `query` into a handle, to attach to requests.
-
-        Args:
-            k: at most so many (default 20).
-            threshold, filters: as in `search`.
-            max_tokens: at most so many tokens of text: pinned blocks first, then the best.
-            ttl_s: seconds until the handle expires (default one day).
-        """
-        operation = _operations.recall(
-            query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
-            k=k,
-            threshold=threshold,
-            filters=filters,
-            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
-            max_tokens=max_tokens,
-            ttl_s=ttl_s,
-        )
-        return self._transport.call(operation)
 
     def get_handle(self, handle_id: str) -> MemoryHandle:
         """The handle with this id. Raises NotFoundError if it is unknown, foreign or expired."""

@@ -23,13 +23,12 @@ SCOPE_IDS = ("user_id", "agent_id", "run_id")
 
 _UNSUPPORTED = {
     "timestamp": "memories carry the time at which they are added; put another one into metadata",
-    "expiration_date": "memories do not expire; delete them, or filter by a date in metadata",
+    "expiration_date": "give expires_at, a time with its offset, or ttl_s",
     "memory_type": "there is one type of memory; put a label into metadata",
     "prompt": "extraction is set up on the sidecar, not per call",
     "llm": "extraction runs on the sidecar's engine",
     "rerank": "results are ordered by similarity only",
     "reference_date": "search does not weigh time; filter by a date in metadata",
-    "show_expired": "memories do not expire",
     "enable_graph": "there is no graph",
     "version": "there is one format of results",
     "output_format": "there is one format of results",

@@ -6,6 +6,7 @@ All of them raise InvalidArgumentError for arguments that cannot be honoured.
 
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -40,6 +41,8 @@ def add(
     metadata: Mapping[str, Any] | None,
     infer: bool | None,
     async_mode: bool | None = None,
+    expires_at: datetime | str | None = None,
+    ttl_s: int | None = None,
     idempotency_key: str | None,
     extra: Mapping[str, Any],
 ) -> Operation[AddResult]:
@@ -54,6 +57,8 @@ def add(
         "metadata": metadata,
         "infer": infer,
         "async_mode": async_mode,
+        "expires_at": expires_at,
+        "ttl_s": ttl_s,
     }
     return Operation(
         "POST",
@@ -69,9 +74,15 @@ def extraction(extraction_id: str) -> Operation[AddResult]:
     return Operation("GET", f"/v1/extractions/{path_id(extraction_id)}", reads(AddResult))
 
 
-def get(memory_id: str) -> Operation[MemoryRecord | None]:
+def get(memory_id: str, *, show_expired: bool = False) -> Operation[MemoryRecord | None]:
     read: Callable[[httpx.Response], MemoryRecord | None] = reads(MemoryRecord)
-    return Operation("GET", f"/v1/memories/{path_id(memory_id)}", read, if_missing=lambda: None)
+    path = f"/v1/memories/{path_id(memory_id)}"
+    return Operation("GET", path, read, params=_reading(show_expired), if_missing=lambda: None)
+
+
+def _reading(show_expired: bool) -> dict[str, str]:
+    """Query parameters for the moment that is read."""
+    return {"show_expired": "true"} if show_expired else {}
 
 
 def list_page(
@@ -89,6 +100,7 @@ def list_scope(
     *,
     scope: Scope,
     filters: Mapping[str, Any] | None,
+    show_expired: bool = False,
     extra: Mapping[str, Any],
 ) -> dict[str, str]:
     """The scope of `get_all`, which knows no filters but ids."""
@@ -99,7 +111,7 @@ def list_scope(
             f"get_all cannot filter by {sorted(rest)}: it lists by user_id, agent_id and run_id; "
             "use search(query, filters=…)."
         )
-    return ids
+    return ids | _reading(show_expired)
 
 
 def search(
@@ -110,30 +122,45 @@ def search(
     threshold: float | None,
     filters: Mapping[str, Any] | None,
     ranking: Mapping[str, Any] = NO_RANKING,
+    show_expired: bool = False,
     extra: Mapping[str, Any],
 ) -> Operation[SearchResult]:
     reject_unsupported("search", extra)
     ids, rest = split_filters(filters, scope)
     fields = {"query": query, "limit": limit, "threshold": threshold, "filters": rest or None}
+    fields |= {"show_expired": show_expired or None}
     content = encode_model(wire.SearchRequest, {**ids, **fields, **ranking})
     return Operation("POST", "/v1/memories/search", reads(SearchResult), content=content)
 
 
 def update(
-    memory_id: str, *, text: str | None, data: str | None, metadata: Mapping[str, Any] | None
+    memory_id: str,
+    *,
+    text: str | None,
+    data: str | None,
+    metadata: Mapping[str, Any] | None,
+    expires_at: datetime | str | None = None,
+    ttl_s: int | None = None,
 ) -> Operation[UpdateResult]:
     if text is not None and data is not None and text != data:
         raise InvalidArgumentError("text and data are names of one thing; give text.")
-    fields = {"text": text if text is not None else data, "metadata": metadata}
-    if fields["text"] is None and metadata is None:
+    never = expires_at == "never"
+    fields = {
+        "text": text if text is not None else data,
+        "metadata": metadata,
+        "expires_at": None if never else expires_at,
+        "ttl_s": ttl_s,
+    }
+    if not never and all(value is None for value in fields.values()):
         raise InvalidArgumentError(
-            "update needs text or metadata; with neither there is no change."
+            "update needs text, metadata, expires_at or ttl_s; with none there is no change."
         )
+    nulls = ("expires_at",) if never else ()
     return Operation(
         "PATCH",
         f"/v1/memories/{path_id(memory_id)}",
         reads(UpdateResult),
-        content=encode_model(wire.UpdateRequest, fields),
+        content=encode_model(wire.UpdateRequest, fields, nulls=nulls),
         repeatable=False,
     )
 

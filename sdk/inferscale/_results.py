@@ -72,8 +72,8 @@ class HistoryRecord(MappingModel, wire.HistoryEntry):
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented order
     @property
     def is_deleted(self) -> bool:
-        """True for the entry of the deletion."""
-        return self.event == "DELETE"
+        """True for the entry of the deletion, also by time."""
+        return self.event in ("DELETE", "EXPIRE")
 
 
 class Extraction(MappingModel, wire.Extraction):

@@ -4,7 +4,8 @@ Owns how a violation is worded. Invariant: messages never repeat a memory's text
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -21,13 +22,16 @@ def explain(error: ValidationError) -> str:
     )
 
 
-def encode_model(model: type[BaseModel], fields: Mapping[str, Any]) -> bytes:
-    """JSON of `model`, holding exactly those `fields` that are not None.
+def encode_model(
+    model: type[BaseModel], fields: Mapping[str, Any], *, nulls: Sequence[str] = ()
+) -> bytes:
+    """JSON of `model`, holding exactly those `fields` that are not None, and `nulls` as null.
 
     Raises:
         InvalidArgumentError: a field breaks the wire's rules or is not JSON.
     """
     given = {name: value for name, value in fields.items() if value is not None}
+    given |= dict.fromkeys(nulls)
     try:
         body = model.model_validate(given).model_dump(exclude_unset=True)
     except ValidationError as error:
@@ -55,6 +59,8 @@ def encode_json(body: Mapping[str, Any]) -> bytes:
 def _plain(value: object) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, datetime):
+        return value.isoformat()
     raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 

@@ -81,6 +81,24 @@ class Memory:
     kind: MemoryKind = "memory"
     said_at: datetime | None = None
     superseded_by: str | None = None
+    expires_at: datetime | None = None
+
+    def has_expired(self, now: datetime) -> bool:
+        """True from `expires_at` on."""
+        return self.expires_at is not None and self.expires_at <= now
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a request reads: one look at the clock, so that its parts agree on what has expired.
+
+    Args:
+        now: aware UTC time.
+        show_expired: also what has expired, as long as it is not swept.
+    """
+
+    now: datetime
+    show_expired: bool = False
 
 
 @dataclass(frozen=True)

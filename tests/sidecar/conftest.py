@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -20,23 +19,9 @@ from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.store import SqlStore
 
 from .databases import Backend, PostgresServer, SqliteFiles, running_postgres
-from .service.fakes import HashEmbedder, ListFrame
+from .service.fakes import Clock, HashEmbedder, ListFrame
 
 FINGERPRINT = "engine-1"
-
-
-class Clock:
-    """A clock that moves when it is told to, and a little with each look."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        self.now += timedelta(milliseconds=1)
-        return self.now
-
-    def advance(self, **delta: float) -> None:
-        self.now += timedelta(**delta)
 
 
 @dataclass
@@ -113,7 +98,12 @@ def create_world(store: SqlStore, clock: Clock) -> Callable[[Tenant, Tenant], Wo
     def create(tenant: Tenant, other: Tenant) -> World:
         embedder, metrics, writes = HashEmbedder(), Metrics("test"), []
         searcher = Searcher(
-            store, embedder, metrics, create_index=FlatIndex, fingerprint=lambda: FINGERPRINT
+            store,
+            embedder,
+            metrics,
+            create_index=FlatIndex,
+            fingerprint=lambda: FINGERPRINT,
+            clock=clock,
         )
         memory = MemoryService(
             store,
@@ -122,6 +112,7 @@ def create_world(store: SqlStore, clock: Clock) -> Callable[[Tenant, Tenant], Wo
             metrics,
             on_write=lambda: writes.append(None),
             fingerprint=lambda: FINGERPRINT,
+            clock=clock,
         )
         recall = RecallService(
             store,

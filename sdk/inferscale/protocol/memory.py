@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from inferscale.protocol.moments import Lifetime as Lifetime
+from inferscale.protocol.moments import Reading as Reading
 from inferscale.protocol.values import MAX_ID_CHARS as MAX_ID_CHARS
 from inferscale.protocol.values import MAX_RECALL_ITEMS as MAX_RECALL_ITEMS
 from inferscale.protocol.values import MAX_TEXT_BYTES as MAX_TEXT_BYTES
@@ -50,7 +52,7 @@ class Message(BaseModel):
     """When it was said, with its offset; kept with what is extracted from it."""
 
 
-class AddRequest(Scope):
+class AddRequest(Scope, Lifetime):
     """`POST /v1/memories`."""
 
     messages: str | Message | list[Message]
@@ -80,6 +82,8 @@ class Memory(BaseModel):
     said_at: datetime | None = None
     """When the message was said that this comes from, if the client told."""
     superseded_by: str | None = None
+    expires_at: datetime | None = None
+    """When it ceases to be there; None: never."""
     created_at: datetime
     updated_at: datetime
 
@@ -155,7 +159,7 @@ class ListResponse(BaseModel):
     next_cursor: str | None = None
 
 
-class SearchRequest(Scope):
+class SearchRequest(Scope, Reading):
     """`POST /v1/memories/search`."""
 
     query: Text
@@ -175,8 +179,11 @@ class SearchResponse(BaseModel):
     results: list[ScoredMemory]
 
 
-class UpdateRequest(Wire):
-    """`PATCH /v1/memories/{id}`. Fields left out stay as they are; `metadata` replaces."""
+class UpdateRequest(Wire, Lifetime):
+    """`PATCH /v1/memories/{id}`. Fields left out stay as they are; `metadata` replaces.
+
+    `expires_at: null` makes it live for good.
+    """
 
     text: Text | None = None
     metadata: dict[str, Any] | None = None
@@ -219,8 +226,8 @@ class DeleteWhereResponse(DeleteResponse):
 class HistoryEntry(BaseModel):
     memory_id: str
     version: int
-    event: Literal["ADD", "UPDATE", "REPLACE", "DELETE"]
-    """REPLACE: a newer memory made it untrue."""
+    event: Literal["ADD", "UPDATE", "REPLACE", "DELETE", "EXPIRE"]
+    """REPLACE: a newer memory made it untrue. EXPIRE: its time was over, it is deleted."""
     old_memory: str | None = None
     new_memory: str | None = None
     created_at: datetime

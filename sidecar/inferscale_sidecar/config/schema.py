@@ -176,6 +176,15 @@ class LimitsConfig(_Section):
     """Text of one memory; never more than 65,536 bytes."""
 
 
+class ExpiryConfig(_Section):
+    """What becomes of memories whose time is over. They are out of reach at once in any case."""
+
+    sweep_s: Seconds = 60
+    """Seconds between two sweeps, which remove them for good."""
+    keep_s: float = Field(default=60, ge=0)
+    """How long they are kept for `show_expired`. More than sidecars' clocks may differ by."""
+
+
 class Config(_Section):
     """All settings. `home` holds what must not be lost, `cache` what can be made again."""
 
@@ -190,6 +199,7 @@ class Config(_Section):
     extract: ExtractConfig = ExtractConfig()
     mcp: McpConfig = McpConfig()
     limits: LimitsConfig = LimitsConfig()
+    expiry: ExpiryConfig = ExpiryConfig()
 
     @field_validator("home", "cache")
     @classmethod

@@ -43,6 +43,7 @@ from inferscale_sidecar.service.quality_gate import QualityGate
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.service.sweep import Sweeper
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.store import MemoryStore
@@ -79,6 +80,7 @@ class Services:
     documents: DocumentService
     transfer: TransferService
     gate: QualityGate | None
+    sweeper: Sweeper
 
 
 def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
@@ -250,6 +252,9 @@ def make_services(
         documents=documents,
         transfer=transfer,
         gate=builder.gate if builder else None,
+        sweeper=Sweeper(
+            store, every_s=config.expiry.sweep_s, keep_s=config.expiry.keep_s, on_write=on_write
+        ),
     )
 
 

@@ -103,7 +103,8 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
         await host.board.wait_ready()
     with stage("self-test"):
         await watch.engine_came_up()
-    await stack.enter_async_context(_background(watch))
+    await stack.enter_async_context(_background(watch.run(), "engine-watch"))
+    await stack.enter_async_context(_background(services.sweeper.run(), "expiry"))
     await stack.enter_async_context(_extracting(services.facts))
     await stack.enter_async_context(_repeating(services.documents.run(), "expired documents"))
     url = f"http://{config.server.host}:{listener.getsockname()[1]}"
@@ -178,8 +179,8 @@ async def _building(builder: Builder | None) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _background(watch: EngineWatch) -> AsyncIterator[None]:
-    task = asyncio.create_task(watch.run(), name="engine-watch")
+async def _background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(work, name=name)
     try:
         yield
     finally:
@@ -201,11 +202,8 @@ async def _repeating(work: Coroutine[Any, Any, None], name: str) -> AsyncIterato
 
 @asynccontextmanager
 async def _extracting(facts: FactWriter) -> AsyncIterator[None]:
-    task = asyncio.create_task(facts.run(), name="extractions")
     try:
-        yield
+        async with _background(facts.run(), "extractions"):
+            yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
         await facts.close()

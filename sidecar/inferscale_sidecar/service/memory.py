@@ -6,14 +6,16 @@ non-empty scope; a write is durable and visible to the next read when its method
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-from inferscale_sidecar.core import Hit, Memory, Scope, Tenant
+from inferscale_sidecar.core import Hit, Memory, Moment, Scope, Tenant
 from inferscale_sidecar.errors import InvalidInput, NotFound
 from inferscale_sidecar.service.filter import compile_filter
 from inferscale_sidecar.service.memory_add import MemoryAdder
 from inferscale_sidecar.service.message import (
     check_metadata,
+    end_of_life,
     need_scope,
 )
 from inferscale_sidecar.service.ranking import Ranking
@@ -42,20 +44,28 @@ class MemoryService(MemoryAdder):
         is_kv_off: True if nothing is built or injected at all.
         facts: extracts facts; None if there is no LLM to do it.
         infers: whether facts are extracted when a request does not say.
+        clock: aware UTC time; read once for each request.
     """
 
-    async def get(self, tenant: Tenant, memory_id: str) -> Memory:
+    async def get(self, tenant: Tenant, memory_id: str, *, show_expired: bool = False) -> Memory:
         """Raises NotFound, also for another tenant's memory."""
         with self._metrics.operation("get"):
+            at = Moment(self._clock(), show_expired)
             found = await self._store.get_memories(
-                tenant.id, [memory_id], fingerprint=self._fingerprint()
+                tenant.id, [memory_id], at=at, fingerprint=self._fingerprint()
             )
             if memory_id not in found:
                 raise _not_found(memory_id)
             return self._shown(found[memory_id])
 
     async def list(
-        self, tenant: Tenant, scope: Scope, *, limit: int = 100, before: int | None = None
+        self,
+        tenant: Tenant,
+        scope: Scope,
+        *,
+        limit: int = 100,
+        before: int | None = None,
+        show_expired: bool = False,
     ) -> Page:
         """A page of the scope, newest first. `before` is the last page's `next_before`.
 
@@ -67,7 +77,12 @@ class MemoryService(MemoryAdder):
             if not 1 <= limit <= MAX_PAGE:
                 raise InvalidInput(f"limit is {limit}; it must be 1 to {MAX_PAGE}", param="limit")
             page = await self._store.list_memories(
-                tenant.id, scope, limit=limit, before=before, fingerprint=self._fingerprint()
+                tenant.id,
+                scope,
+                limit=limit,
+                before=before,
+                at=Moment(self._clock(), show_expired),
+                fingerprint=self._fingerprint(),
             )
             return replace(page, memories=[self._shown(memory) for memory in page.memories])
 
@@ -79,18 +94,26 @@ class MemoryService(MemoryAdder):
         text: str | None = None,
         metadata: dict[str, Any] | None = None,
         clear_metadata: bool = False,
+        expires_at: datetime | None = None,
+        ttl_s: int | None = None,
+        never_expires: bool = False,
     ) -> Memory:
-        """Change the text (a new version), replace the metadata, or both.
+        """Change the text (a new version), replace the metadata, set when it expires.
 
         Raises:
-            InvalidInput: nothing to change, or a value that cannot be stored.
+            InvalidInput: nothing to change, a value that cannot be stored, or a time gone by.
             NotFound: no such memory.
             Conflict: the scope holds the new text already.
             QuotaExceeded, TooLarge: over one of the tenant's limits.
         """
         with self._metrics.operation("update"):
-            if text is None and metadata is None and not clear_metadata:
-                raise InvalidInput("an update needs text or metadata; neither was given")
+            keep_metadata = metadata is None and not clear_metadata
+            end = end_of_life(expires_at, ttl_s, now=self._clock())
+            keep_expiry = end is None and not never_expires
+            if text is None and keep_metadata and keep_expiry:
+                raise InvalidInput(
+                    "an update needs text, metadata, expires_at or ttl_s; none was given"
+                )
             vector = None
             if text is not None:
                 vector = (await self._embedder.embed([text]))[0]
@@ -100,7 +123,9 @@ class MemoryService(MemoryAdder):
                 text=text,
                 vector=vector,
                 metadata=check_metadata(metadata),
-                keep_metadata=metadata is None and not clear_metadata,
+                keep_metadata=keep_metadata,
+                expires_at=end,
+                keep_expiry=keep_expiry,
                 fingerprint=self._fingerprint(),
             )
             if memory is None:
@@ -148,10 +173,10 @@ class MemoryService(MemoryAdder):
                     "filters is empty; to remove a whole scope use DELETE /v1/memories",
                     param="filters",
                 )
-            ids, before = [], None
+            ids, before, at = [], None, Moment(self._clock())
             while True:
                 page = await self._store.list_memories(
-                    tenant.id, scope, limit=MAX_PAGE, before=before
+                    tenant.id, scope, limit=MAX_PAGE, before=before, at=at
                 )
                 ids += [memory.id for memory in page.memories if passes(MemoryFields(memory))]
                 if (before := page.next_before) is None:
@@ -180,6 +205,7 @@ class MemoryService(MemoryAdder):
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
         ranking: Ranking = DEFAULT_RANKING,
+        show_expired: bool = False,
     ) -> Sequence[Hit]:
         """The memories closest to the query, best first. Raises InvalidInput as `Searcher` does."""
         with self._metrics.operation("search"):
@@ -192,6 +218,7 @@ class MemoryService(MemoryAdder):
                 threshold=threshold,
                 filters=filters,
                 ranking=ranking,
+                at=Moment(self._clock(), show_expired),
             )
             return [replace(hit, memory=self._shown(hit.memory)) for hit in hits]
 

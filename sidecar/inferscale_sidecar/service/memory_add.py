@@ -6,6 +6,7 @@ write is durable and visible to the next read when its method returns.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from inferscale.protocol.memory import Message
@@ -17,6 +18,8 @@ from inferscale_sidecar.service.memory_facts import Additions, FactWriter
 from inferscale_sidecar.service.message import (
     Note,
     check_metadata,
+    draft_of,
+    end_of_life,
     name_request,
     need_scope,
     read_notes,
@@ -25,7 +28,6 @@ from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.store import MemoryStore
 from inferscale_sidecar.store.records import (
     Added,
-    Draft,
     IdempotencyKey,
 )
 
@@ -45,6 +47,7 @@ class MemoryAdder:
         is_kv_off: Callable[[], bool] = lambda: False,
         facts: FactWriter | None = None,
         infers: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._embedder = embedder
@@ -55,27 +58,17 @@ class MemoryAdder:
         self._is_kv_off = is_kv_off
         self._facts = facts
         self._infers = infers
+        self._clock = clock
 
     async def add(
         self,
         tenant: Tenant,
         scope: Scope,
         messages: str | Message | Sequence[Message],
-        *,
-        metadata: dict[str, Any] | None = None,
-        infer: bool | None = None,
-        idempotency_key: str | None = None,
+        **options: Any,
     ) -> list[Added]:
         """The results of `remember`, one per stored text or extracted fact."""
-        done = await self.remember(
-            tenant,
-            scope,
-            messages,
-            metadata=metadata,
-            infer=infer,
-            idempotency_key=idempotency_key,
-        )
-        return done.results
+        return (await self.remember(tenant, scope, messages, **options)).results
 
     async def remember(
         self,
@@ -86,19 +79,23 @@ class MemoryAdder:
         metadata: dict[str, Any] | None = None,
         infer: bool | None = None,
         wait: bool = True,
+        expires_at: datetime | None = None,
+        ttl_s: int | None = None,
         idempotency_key: str | None = None,
     ) -> Additions:
         """Store messages verbatim, all or none, or the facts in them.
 
-        A text that exactly this scope holds already is a NOOP with the id of the one that is there.
+        A text that exactly this scope holds already is a NOOP with the id of the one that is there,
+        which lives on as long as the longer-lived of the two.
         The same `idempotency_key` gives the first call's results again, unless extraction failed.
 
         Args:
             infer: extract facts; None: as this server is set up.
             wait: False to extract in the background.
+            expires_at, ttl_s: until when the memories are there, one or the other; None: for good.
 
         Raises:
-            InvalidInput: no scope, or a text or metadata that cannot be stored.
+            InvalidInput: no scope, a text or metadata that cannot be stored, or a time gone by.
             Conflict: the idempotency key was used for another request.
             QuotaExceeded, TooLarge: over one of the tenant's limits; nothing is stored.
             Unsupported: `infer=True` without an LLM.
@@ -108,13 +105,22 @@ class MemoryAdder:
             facts = self._writer(infer)
             metadata = check_metadata(metadata)
             notes = read_notes(messages)
-            key = name_request(idempotency_key, scope, notes, metadata, infer=facts is not None)
+            key = name_request(
+                idempotency_key,
+                scope,
+                notes,
+                metadata,
+                infer=facts is not None,
+                lifetime=expires_at or ttl_s,
+            )
             if key:
                 earlier = await self._store.replay(tenant.id, key, fingerprint=self._fingerprint())
                 if earlier is not None:
                     return self._shown_all(Additions(earlier))
             if not notes:
                 return Additions([])
+            end = end_of_life(expires_at, ttl_s, now=self._clock())
+            notes = [replace(note, expires_at=end) for note in notes]
             if facts is None:
                 return Additions(await self._add(tenant, scope, notes, metadata, key))
             added = await facts.add(tenant, scope, notes, metadata, key, wait=wait)
@@ -148,10 +154,7 @@ class MemoryAdder:
     ) -> list[Added]:
         texts = list(dict.fromkeys(note.text for note in notes))
         vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True))
-        drafts = [
-            Draft(note.text, vectors[note.text], note.role, note.actor_id, note.said_at)
-            for note in notes
-        ]
+        drafts = [draft_of(note, vectors[note.text]) for note in notes]
         results = await self._store.add_memories(
             tenant.id,
             scope,

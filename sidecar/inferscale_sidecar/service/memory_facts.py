@@ -17,7 +17,7 @@ from inferscale_sidecar.core import Memory, Scope, Tenant
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.errors import NotFound, QuotaExceeded
 from inferscale_sidecar.extract import Extracted, ExtractionFailed, Extractor, Turn
-from inferscale_sidecar.service.message import Note
+from inferscale_sidecar.service.message import Note, draft_of
 from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.store import MemoryStore
 from inferscale_sidecar.store.records import Added, Draft, Extraction, FactDraft, IdempotencyKey
@@ -227,16 +227,18 @@ class FactWriter:
     async def _drafts(self, notes: Sequence[Note]) -> list[Draft]:
         texts = list(dict.fromkeys(note.text for note in notes))
         vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True))
-        return [Draft(n.text, vectors[n.text], n.role, n.actor_id, n.said_at) for n in notes]
+        return [draft_of(note, vectors[note.text]) for note in notes]
 
 
 def _fact_draft(text: str, vector: Any, sources: tuple[int, ...], job: Extraction) -> FactDraft:
-    """A fact keeps speaker and time of the messages that it comes from, where they agree."""
+    """A fact keeps speaker and time of its messages, where they agree, and lives as long."""
     turns = [turn for at in sources if (turn := job.turns[at])]
     speakers = {(turn.role, turn.actor_id) for turn in turns}
     role, actor_id = speakers.pop() if len(speakers) == 1 else (None, None)
     said_at = max((turn.said_at for turn in turns if turn.said_at), default=None)
-    return FactDraft(Draft(text, vector, role, actor_id, said_at), sources)
+    ends = {turn.expires_at for turn in turns}
+    expires_at = None if None in ends else max(filter(None, ends), default=None)
+    return FactDraft(Draft(text, vector, role, actor_id, said_at, expires_at), sources)
 
 
 def _unique(job: Extraction) -> list[Memory]:

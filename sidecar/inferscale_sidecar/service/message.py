@@ -7,13 +7,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from inferscale.protocol.memory import MAX_ID_CHARS, Message, check_text
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import InvalidInput
-from inferscale_sidecar.store.records import IdempotencyKey
+from inferscale_sidecar.store.records import Draft, IdempotencyKey, Vector
 
 MAX_MESSAGES = 10_000
 MAX_METADATA_BYTES = 16_384
@@ -31,6 +31,12 @@ class Note:
     role: str | None = None
     actor_id: str | None = None
     said_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
+def draft_of(note: Note, vector: Vector) -> Draft:
+    """What the store keeps of a note; `vector` is the embedding of its text."""
+    return Draft(note.text, vector, note.role, note.actor_id, note.said_at, note.expires_at)
 
 
 def read_notes(messages: str | Message | Sequence[Message]) -> list[Note]:
@@ -146,6 +152,25 @@ def need_scope(scope: Scope) -> None:
         raise InvalidInput("at least one of user_id, agent_id and run_id is required")
 
 
+def end_of_life(
+    expires_at: datetime | None, ttl_s: int | None, *, now: datetime
+) -> datetime | None:
+    """When what is written now will expire; None: never.
+
+    Raises:
+        InvalidInput: that time has come already.
+    """
+    if ttl_s is not None:
+        return now + timedelta(seconds=ttl_s)
+    if expires_at is not None and expires_at <= now:
+        raise InvalidInput(
+            f"expires_at is {expires_at.isoformat()}, which is not in the future "
+            f"(it is {now.isoformat()}); what has expired is not kept: delete it, or leave it out",
+            param="expires_at",
+        )
+    return expires_at
+
+
 def name_request(
     key: str | None,
     scope: Scope,
@@ -153,6 +178,7 @@ def name_request(
     metadata: dict[str, Any] | None,
     *,
     infer: bool = False,
+    lifetime: datetime | int | None = None,
 ) -> IdempotencyKey | None:
     """The client's name for an addition, with the digest of all that it depends on.
 
@@ -170,5 +196,7 @@ def name_request(
     asked: list[Any] = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
     if infer:
         asked.append("infer")
+    if lifetime is not None:
+        asked.append(str(lifetime))
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     return IdempotencyKey(key, digest)

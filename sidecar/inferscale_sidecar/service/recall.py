@@ -16,6 +16,7 @@ from inferscale_sidecar.core import (
     Block,
     Composition,
     CompositionItem,
+    Moment,
     PinnedBlock,
     Scope,
     Tenant,
@@ -113,6 +114,7 @@ class RecallService:
         with self._metrics.operation("recall"):
             need_scope(scope)
             shown_to = shown_to or scope
+            now = self._clock()
             hits = await self._searcher.search(
                 tenant,
                 scope,
@@ -121,6 +123,7 @@ class RecallService:
                 threshold=threshold,
                 filters=filters,
                 ranking=ranking,
+                at=Moment(now),
             )
             with self._metrics.stage("compose"):
                 items = order(hits, suffix_items=suffix_items(len(hits)))
@@ -128,7 +131,6 @@ class RecallService:
                 blocks = tuple(_frozen(block) for block in pinned)
                 if max_tokens is not None:
                     items = self._fitting(items, blocks, max_tokens)
-            now = self._clock()
             composition = Composition(
                 handle=f"mh_{secrets.token_hex(16)}",
                 tenant_id=tenant.id,

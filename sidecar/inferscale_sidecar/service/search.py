@@ -4,19 +4,19 @@ Invariant: a hit is a live memory of the tenant and scope, in the version that w
 other processes do meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from inferscale_sidecar.core import Hit, Scope, Tenant
+from inferscale_sidecar.core import Hit, Moment, Scope, Tenant
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.index import FaissFlatIndex, IndexFactory
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.filter import Predicate, compile_filter
-from inferscale_sidecar.service.ranking import Ranking
+from inferscale_sidecar.service.ranking import Candidate, Ranking
 from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, Query, ScopeViews
 from inferscale_sidecar.store.base import MemoryPort
-from inferscale_sidecar.store.records import SEARCHABLE, Vector
+from inferscale_sidecar.store.records import SEARCHABLE, IndexRow, Vector
 
 DEFAULT_RANKING = Ranking()
 _ATTEMPTS = 8
@@ -65,28 +65,32 @@ class Searcher:
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
         ranking: Ranking = DEFAULT_RANKING,
+        at: Moment | None = None,
     ) -> list[Hit]:
         """The `k` memories closest to the query among those that pass, best first.
 
-        Ties go to the newer memory. `threshold` drops hits with a lower score.
+        Ties go to the newer memory. `threshold` drops hits with a lower score. What there is at
+        a moment other than the present is looked through afresh, which takes its time.
 
         Raises:
             InvalidInput: a filter that makes no sense.
         """
-        passes = compile_filter(filters)
+        passes, at = compile_filter(filters), at or Moment(self._clock())
         if k == 0:
             return []
         with self._metrics.stage("embed"):
             vector = (await self._embedder.embed([query]))[0]
         with self._metrics.stage("search"):
-            hits = await self._find(tenant, scope, Query(query, vector), k, passes, ranking)
+            hits = await self._find(tenant, scope, Query(query, vector), k, passes, ranking, at)
         return [hit for hit in hits if threshold is None or hit.score >= threshold]
 
     async def alike(self, tenant: Tenant, scope: Scope, vector: Vector, *, k: int) -> list[Hit]:
         """The `k` memories of exactly this scope whose vectors are closest, best first."""
         ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
         passes, dense = compile_filter(ids), Ranking(mode="dense")
-        hits = await self._find(tenant, scope, Query("", vector), k, passes, dense)
+        hits = await self._find(
+            tenant, scope, Query("", vector), k, passes, dense, Moment(self._clock())
+        )
         return [hit for hit in hits if hit.memory.scope == scope]
 
     async def _find(
@@ -97,29 +101,38 @@ class Searcher:
         k: int,
         passes: Predicate | None,
         ranking: Ranking,
+        at: Moment,
     ) -> list[Hit]:
         view = self._views.get(tenant.id, scope)
         hits: list[Hit] = []
         for _ in range(_ATTEMPTS):
+            if at.show_expired:
+                view = await self._views.snapshot(tenant.id, scope, at)
             async with view.lock:
-                await self._views.refresh(view, tenant.id, scope)
+                if not at.show_expired:
+                    await self._views.refresh(view, tenant.id, scope, at.now)
                 found = view.search(
-                    query, k, scope=scope, passes=passes, ranking=ranking, now=self._clock()
+                    query, k, scope=scope, passes=passes, ranking=ranking, now=at.now
                 )
                 wanted = [(view.row(each.num), each) for each in found]
-            live = await self._store.get_memories(
-                tenant.id,
-                [row.memory_id for row, _ in wanted],
-                fingerprint=self._fingerprint(),
-            )
-            hits = [
-                Hit(memory, each.score, each.details)
-                for row, each in wanted
-                if (memory := live.get(row.memory_id)) is not None
-                and memory.version == row.version
-                and memory.status in SEARCHABLE
-            ]
+            hits = await self._check(tenant, wanted, at)
             if len(hits) == len(wanted):
                 break
             # Something was deleted or changed since the refresh: look again for the full k.
         return hits
+
+    async def _check(
+        self, tenant: Tenant, wanted: Sequence[tuple[IndexRow, Candidate]], at: Moment
+    ) -> list[Hit]:
+        """Those that the store still has, in the version that was scored."""
+        ids = [row.memory_id for row, _ in wanted]
+        live = await self._store.get_memories(
+            tenant.id, ids, at=at, fingerprint=self._fingerprint()
+        )
+        return [
+            Hit(memory, each.score, each.details)
+            for row, each in wanted
+            if (memory := live.get(row.memory_id)) is not None
+            and memory.version == row.version
+            and memory.status in SEARCHABLE
+        ]

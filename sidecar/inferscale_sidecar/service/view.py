@@ -5,6 +5,7 @@ needs no news from writers, whichever process they run in.
 """
 
 import asyncio
+import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.index import IndexFactory, VectorIndex
 from inferscale_sidecar.index.base import SCORE_DIGITS
 from inferscale_sidecar.index.bm25 import Bm25Index
@@ -44,20 +45,18 @@ class ScopeView:
         self._words = Bm25Index()
         self._rows: dict[int, IndexRow] = {}
         self._num_of: dict[str, int] = {}
+        self._ends: list[tuple[datetime, int]] = []  # a heap: what never expires costs nothing
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def apply(self, changes: ScopeChanges) -> None:
         """Take over what changed; applying the same changes twice is harmless."""
-        gone = [self._num_of.pop(i) for i in changes.deleted if i in self._num_of]
+        gone = {self._num_of[i] for i in changes.deleted if i in self._num_of}
         for row in changes.rows:  # one that was deleted and came back has another number
             if self._num_of.get(row.memory_id, row.num) != row.num:
-                gone.append(self._num_of.pop(row.memory_id))
-        self._index.remove(gone)
-        self._words.remove(gone)
-        for num in gone:
-            del self._rows[num]
+                gone.add(self._num_of[row.memory_id])
+        self._forget(sorted(gone))
         if changes.rows:
             vectors = np.stack([row.vector for row in changes.rows])
             numbers = [row.num for row in changes.rows]
@@ -66,7 +65,26 @@ class ScopeView:
         for row in changes.rows:
             self._rows[row.num] = row
             self._num_of[row.memory_id] = row.num
+            if row.expires_at is not None:
+                heapq.heappush(self._ends, (row.expires_at, row.num))
         self.seq = changes.seq
+
+    def drop_expired(self, now: datetime) -> None:
+        """Forget what has expired; the store does not tell."""
+        gone = set()
+        while self._ends and self._ends[0][0] <= now:
+            _, num = heapq.heappop(self._ends)
+            row = self._rows.get(num)  # it may have changed since, and live longer now
+            if row is not None and row.expires_at is not None and row.expires_at <= now:
+                gone.add(num)
+        if gone:
+            self._forget(sorted(gone))
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        self._index.remove(numbers)
+        self._words.remove(numbers)
+        for num in numbers:
+            del self._num_of[self._rows.pop(num).memory_id]
 
     def search(
         self,
@@ -147,20 +165,33 @@ class ScopeViews:
         self._views.move_to_end(key)
         return view
 
-    async def refresh(self, view: ScopeView, tenant_id: str, scope: Scope) -> None:
-        """Catch up with the store."""
-        changes = await self._store.changes(tenant_id, scope, since=view.seq)
-        if len(changes.rows) > _MANY:  # the caller holds the lock, so nobody else looks meanwhile
-            await asyncio.to_thread(view.apply, changes)
-        else:
-            view.apply(changes)
+    async def refresh(self, view: ScopeView, tenant_id: str, scope: Scope, now: datetime) -> None:
+        """Catch up with the store, and with the time."""
+        changes = await self._store.changes(tenant_id, scope, since=view.seq, now=now)
+        await fill(view, changes)  # the caller holds the lock, so nobody else looks meanwhile
+        view.drop_expired(now)
         self._shrink()
+
+    async def snapshot(self, tenant_id: str, scope: Scope, at: Moment) -> ScopeView:
+        """A view for one use, of what the present does not show. Reads the whole scope."""
+        rows = await self._store.scope_rows(tenant_id, scope, at=at)
+        view = ScopeView(self._create_index(self._dim))
+        await fill(view, ScopeChanges(0, rows, ()))
+        return view
 
     def _shrink(self) -> None:
         total = sum(len(view) for view in self._views.values())
         while total > self._max_vectors and len(self._views) > 1:
             _, oldest = self._views.popitem(last=False)
             total -= len(oldest)
+
+
+async def fill(view: ScopeView, changes: ScopeChanges) -> None:
+    """Apply changes; many of them in a thread."""
+    if len(changes.rows) > _MANY:
+        await asyncio.to_thread(view.apply, changes)
+    else:
+        view.apply(changes)
 
 
 def _covers(scope: Scope, other: Scope) -> bool:

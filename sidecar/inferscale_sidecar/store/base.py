@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Scope, Tenant
+from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Moment, Scope, Tenant
 from inferscale_sidecar.store.block_port import BlockPort
 from inferscale_sidecar.store.document_port import DocumentPort
+from inferscale_sidecar.store.expiry_port import ExpiryPort
 from inferscale_sidecar.store.extraction_port import ExtractionPort
 from inferscale_sidecar.store.limit_port import LimitPort
 from inferscale_sidecar.store.neighbour_port import NeighbourPort
@@ -21,6 +22,7 @@ from inferscale_sidecar.store.records import (
     Draft,
     Grant,
     IdempotencyKey,
+    IndexRow,
     KeyScope,
     Page,
     Removed,
@@ -47,7 +49,8 @@ class MemoryPort(Protocol):
         """Store all drafts in one transaction, one result per draft, in order.
 
         A text that the very same scope holds already is a NOOP, also against concurrent writers
-        in other processes. An idempotency key seen before returns the first call's results.
+        in other processes; it lives on as long as the longer-lived of the two. An idempotency key
+        seen before returns the first call's results.
 
         Raises:
             Conflict: the idempotency key was used for another request.
@@ -64,9 +67,14 @@ class MemoryPort(Protocol):
         """
 
     async def get_memories(
-        self, tenant_id: str, ids: Sequence[str], *, fingerprint: str | None = None
+        self,
+        tenant_id: str,
+        ids: Sequence[str],
+        *,
+        at: Moment | None = None,
+        fingerprint: str | None = None,
     ) -> dict[str, Memory]:
-        """The live ones among these ids."""
+        """Those of these ids that there are at a moment (None: now)."""
 
     async def list_memories(
         self,
@@ -75,6 +83,7 @@ class MemoryPort(Protocol):
         *,
         limit: int,
         before: int | None = None,
+        at: Moment | None = None,
         fingerprint: str | None = None,
     ) -> Page:
         """A page of the scope, newest first, starting below number `before`."""
@@ -88,9 +97,11 @@ class MemoryPort(Protocol):
         vector: Vector | None,
         metadata: dict[str, Any] | None,
         keep_metadata: bool,
+        expires_at: datetime | None = None,
+        keep_expiry: bool = True,
         fingerprint: str | None = None,
     ) -> Memory | None:
-        """Change text (a new version; the old one's KV is queued for purge), metadata, or both.
+        """Change text (a new version; the old one's KV is queued for purge), metadata, expiry.
 
         None if there is no such memory. Raises Conflict if the scope holds the new text already,
         QuotaExceeded or TooLarge if it is over one of the tenant's limits.
@@ -113,11 +124,17 @@ class MemoryPort(Protocol):
     async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
         """What happened to a memory, oldest first; empty if it never existed."""
 
-    async def changes(self, tenant_id: str, scope: Scope, *, since: int | None) -> ScopeChanges:
+    async def changes(
+        self, tenant_id: str, scope: Scope, *, since: int | None, now: datetime | None = None
+    ) -> ScopeChanges:
         """Changes in the list that `scope.owner` names, after change number `since` (None: all).
 
-        Only the first id of `scope` counts. Reading twice from the same number is harmless.
+        What has expired by `now` is not there. Only the first id of `scope` counts. Reading twice
+        from the same number is harmless.
         """
+
+    async def scope_rows(self, tenant_id: str, scope: Scope, *, at: Moment) -> list[IndexRow]:
+        """All that is found in a scope at a moment, as an index needs it."""
 
     async def live_versions(self, tenant_id: str, ids: Sequence[str]) -> dict[str, int]:
         """Current version of each id that is still live."""
@@ -216,6 +233,7 @@ class TenantPort(LimitPort, Protocol):
 class MemoryStore(
     MemoryPort,
     ExtractionPort,
+    ExpiryPort,
     KvPort,
     NeighbourPort,
     BlockPort,

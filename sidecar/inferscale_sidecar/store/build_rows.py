@@ -7,21 +7,21 @@ from typing import Any
 from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import BuildItem, KvItem
-from inferscale_sidecar.store.rows import batched, insert_or, lock_tenants
+from inferscale_sidecar.core import BuildItem, KvItem, Moment
+from inferscale_sidecar.store.rows import batched, insert_or, is_there, lock_tenants
 from inferscale_sidecar.store.schema import builds, memories
 
 MAX_ERROR_CHARS = 2_000
 
 
 async def live_versions(
-    conn: AsyncConnection, memory_ids: Iterable[str]
+    conn: AsyncConnection, memory_ids: Iterable[str], now: datetime
 ) -> dict[tuple[str, str], int]:
     """Current version by (tenant id, memory id) of those ids that are live."""
     found: dict[tuple[str, str], int] = {}
     for some in batched(sorted(set(memory_ids))):
         query = select(memories.c.tenant_id, memories.c.id, memories.c.version)
-        its = memories.c.id.in_(some) & (memories.c.status == "live")
+        its = memories.c.id.in_(some) & (memories.c.status == "live") & is_there(Moment(now))
         rows = await conn.execute(query.where(its))
         found |= {(row.tenant_id, row.id): row.version for row in rows}
     return found
@@ -38,7 +38,7 @@ async def put(
 ) -> None:
     """Show live items as building, or, with an `error`, note it and count a failure of each."""
     await lock_tenants(conn, (item.tenant_id for item in items))
-    live = await live_versions(conn, (item.memory_id for item in items))
+    live = await live_versions(conn, (item.memory_id for item in items), now)
     failures = int(error is not None and counts)
     values: dict[str, object] = {"state": "building", "updated_at": now, "fingerprint": fingerprint}
     if error is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Scope
+from inferscale_sidecar.core import Limits, Moment, Scope
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.store import fact_rows, quota
 from inferscale_sidecar.store.database import Database
@@ -27,6 +27,7 @@ from inferscale_sidecar.store.records import (
 )
 from inferscale_sidecar.store.rows import (
     batched,
+    is_there,
     lock_tenants,
     next_seq,
     select_memories,
@@ -65,9 +66,9 @@ class SqlExtractions:
             if known is None:
                 known = str(uuid.uuid4())
                 await _insert(conn, known, tenant_id, scope, ids, metadata, now)
-            elif await _is_stale(conn, tenant_id, known):
+            elif await _is_stale(conn, tenant_id, known, now):
                 await _settle(conn, known, now, {"state": "pending"})
-            return await _load(conn, tenant_id, known)
+            return await _load(conn, tenant_id, known, now)
 
     async def finish_extraction(
         self,
@@ -83,12 +84,14 @@ class SqlExtractions:
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
             if idempotency:
-                earlier = await find_results(conn, tenant_id, idempotency, fingerprint)
+                earlier = await find_results(conn, tenant_id, idempotency, fingerprint, now=now)
                 if earlier is not None:
                     return earlier
-            job = await _load(conn, tenant_id, extraction_id)
+            job = await _load(conn, tenant_id, extraction_id, now)
             if job.state == "done":  # by a retry that was faster
-                return await fact_rows.facts_of(conn, tenant_id, extraction_id, fingerprint)
+                return await fact_rows.facts_of(
+                    conn, tenant_id, extraction_id, fingerprint, Moment(now)
+                )
             await fact_rows.keep_as_sources(conn, job.turns, seq=seq, now=now)
             async with quota.room(conn, tenant_id, job.scope.user_id, self._limits):
                 results = await fact_rows.put_facts(
@@ -106,7 +109,7 @@ class SqlExtractions:
         now = self._clock()
         async with self._db.write() as conn:
             await lock_tenants(conn, [tenant_id])
-            job = await _load(conn, tenant_id, extraction_id)
+            job = await _load(conn, tenant_id, extraction_id, now)
             if job.state == "done":
                 return job
             ids = [turn.id for turn in job.turns if turn and turn.status == "pending"]
@@ -117,12 +120,12 @@ class SqlExtractions:
                 await lower_water_marks(conn)  # until now they were not to be built
             values = {"state": "failed", "error_code": code, "error": error[:MAX_ERROR_CHARS]}
             await _settle(conn, extraction_id, now, values)
-            return await _load(conn, tenant_id, extraction_id)
+            return await _load(conn, tenant_id, extraction_id, now)
 
     async def get_extraction(self, tenant_id: str, extraction_id: str) -> Extraction | None:
         async with self._db.read() as conn:
             try:
-                return await _load(conn, tenant_id, extraction_id)
+                return await _load(conn, tenant_id, extraction_id, self._clock())
             except NotFound:
                 return None
 
@@ -140,7 +143,9 @@ class SqlExtractions:
         self, tenant_id: str, extraction_id: str, *, fingerprint: str | None = None
     ) -> list[Added]:
         async with self._db.read() as conn:
-            return await fact_rows.facts_of(conn, tenant_id, extraction_id, fingerprint)
+            return await fact_rows.facts_of(
+                conn, tenant_id, extraction_id, fingerprint, Moment(self._clock())
+            )
 
 
 async def _insert(
@@ -188,17 +193,24 @@ async def _same_extraction(conn: AsyncConnection, ids: Sequence[str]) -> str | N
     return None
 
 
-async def _is_stale(conn: AsyncConnection, tenant_id: str, extraction_id: str) -> bool:
+async def _is_stale(
+    conn: AsyncConnection, tenant_id: str, extraction_id: str, now: datetime
+) -> bool:
     """It failed, or what it found is not all there any more."""
-    job = await _load(conn, tenant_id, extraction_id)
+    job = await _load(conn, tenant_id, extraction_id, now)
     if job.state != "done":
         return job.state == "failed"
-    facts = await fact_rows.facts_of(conn, tenant_id, extraction_id, None)
+    everything = Moment(now, show_expired=True)
+    facts = await fact_rows.facts_of(conn, tenant_id, extraction_id, None, everything)
     changed = any(turn and turn.kind == "turn" and turn.status != "source" for turn in job.turns)
-    return changed or any(fact.memory.status not in SEARCHABLE for fact in facts)
+    return changed or any(
+        fact.memory.status not in SEARCHABLE or fact.memory.has_expired(now) for fact in facts
+    )
 
 
-async def _load(conn: AsyncConnection, tenant_id: str, extraction_id: str) -> Extraction:
+async def _load(
+    conn: AsyncConnection, tenant_id: str, extraction_id: str, now: datetime
+) -> Extraction:
     query = select(extractions).where(
         extractions.c.tenant_id == tenant_id, extractions.c.id == extraction_id
     )
@@ -212,7 +224,9 @@ async def _load(conn: AsyncConnection, tenant_id: str, extraction_id: str) -> Ex
     )
     ids = (await conn.scalars(links.order_by(extraction_turns.c.position))).all()
     found = select_memories(None).where(
-        memories.c.tenant_id == tenant_id, memories.c.id.in_(links.scalar_subquery())
+        memories.c.tenant_id == tenant_id,
+        memories.c.id.in_(links.scalar_subquery()),
+        is_there(Moment(now)),
     )
     turns = {each.id: to_memory(each) for each in await conn.execute(found)}
     same = {

@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Memory, Scope
-from inferscale_sidecar.store import memory_rows, removal, supersession
+from inferscale_sidecar.core import Memory, Moment, Scope
+from inferscale_sidecar.store import expiry, memory_rows, removal, supersession
 from inferscale_sidecar.store.records import Added, Draft, Extraction, FactDraft
 from inferscale_sidecar.store.rows import (
     batched,
+    is_there,
     scope_digest,
     select_memories,
     source_digest,
@@ -37,11 +38,15 @@ async def put_turns(
     A message that the scope holds already, in whatever form, is that one.
     """
     digests = [text_digest(turn.text) for turn in turns]
-    known = await memory_rows.find_texts(conn, tenant_id, scope, digests, None)
     kept = {source_digest(turn.text): text_digest(turn.text) for turn in turns}
-    sources = await memory_rows.find_texts(conn, tenant_id, scope, list(kept), None)
-    ids = {kept[digest]: memory.id for digest, memory in sources.items()}
-    ids |= {digest: memory.id for digest, memory in known.items()}
+    both = await memory_rows.known_texts(
+        conn, tenant_id, scope, [*digests, *kept], None, seq=seq, now=now
+    )
+    known = {digest: memory for digest, memory in both.items() if digest not in kept}
+    sources = {kept[digest]: memory for digest, memory in both.items() if digest in kept}
+    found = sources | known
+    await memory_rows.keep_longer(conn, found, turns, digests, seq=seq)
+    ids = {digest: memory.id for digest, memory in found.items()}
     again = [m.id for m in known.values() if m.kind == "turn" and m.status == "live"]
     for some in batched(again):
         change = update(memories).where(memories.c.id.in_(some))
@@ -91,11 +96,19 @@ async def put_facts(
     """Store the facts whose messages still exist, linked to them."""
     facts = [fact for fact in facts if any(job.turns[at] for at in fact.sources)]
     wanted = {t.memory_id for f in facts for t in (f.same_as, *f.supersedes) if t}
-    found = await supersession.find_targets(conn, job.tenant_id, job.scope, wanted, fingerprint)
+    found = await supersession.find_targets(
+        conn, job.tenant_id, job.scope, wanted, fingerprint, now=now
+    )
     same = [supersession.current(fact.same_as, found) for fact in facts]
     fresh = [fact.draft for fact, old in zip(facts, same, strict=True) if old is None]
     digests = [text_digest(draft.text) for draft in fresh]
-    known = await memory_rows.find_texts(conn, job.tenant_id, job.scope, digests, fingerprint)
+    own = {turn.id for turn in job.turns if turn}
+    known = await memory_rows.known_texts(
+        conn, job.tenant_id, job.scope, digests, fingerprint, seq=seq, now=now, keep=own
+    )
+    known |= await memory_rows.keep_longer(conn, known, fresh, digests, seq=seq)
+    again = [(m, f.draft.expires_at) for m, f in zip(same, facts, strict=True) if m]
+    longer = await expiry.extend(conn, again, seq=seq)
     rows = memory_rows.new_rows(
         job.tenant_id, job.scope, fresh, digests, known, metadata=job.metadata, seq=seq, now=now
     )
@@ -103,7 +116,7 @@ async def put_facts(
         row["kind"] = "fact"
     await memory_rows.insert_rows(conn, rows.values(), dict(zip(digests, fresh, strict=True)))
     written = iter(memory_rows.results_of(digests, known, rows))
-    results = [Added(old, "NOOP") if old else next(written) for old in same]
+    results = [Added(longer[old.id], "NOOP") if old else next(written) for old in same]
     replaced = await supersession.apply(conn, zip(facts, results, strict=True), found, seq, now)
     sources = [[t.id for at in fact.sources if (t := job.turns[at])] for fact in facts]
     links = {(r.memory.id, i) for r, ids in zip(results, sources, strict=True) for i in ids}
@@ -125,7 +138,7 @@ async def _link(conn: AsyncConnection, links: set[tuple[str, str]]) -> None:
 
 
 async def facts_of(
-    conn: AsyncConnection, tenant_id: str, extraction_id: str, fingerprint: str | None
+    conn: AsyncConnection, tenant_id: str, extraction_id: str, fingerprint: str | None, at: Moment
 ) -> list[Added]:
     """The facts linked to an extraction's messages, oldest first."""
     turns = select(extraction_turns.c.memory_id).where(
@@ -138,22 +151,9 @@ async def facts_of(
     found: list[Added] = []
     for some in batched(sorted(links)):
         those = select_memories(fingerprint).where(
-            memories.c.tenant_id == tenant_id, memories.c.id.in_(some)
+            memories.c.tenant_id == tenant_id, memories.c.id.in_(some), is_there(at)
         )
         for row in await conn.execute(those.order_by(memories.c.num)):
             sources = tuple(links[row.id])
             found.append(Added(to_memory(row), "NOOP", "extracted", sources=sources))
     return found
-
-
-async def sources_of(conn: AsyncConnection, memory_ids: Sequence[str]) -> list[str]:
-    """Ids of the messages that these memories come from and that are only kept."""
-    found: list[str] = []
-    for some in batched(memory_ids):
-        query = (
-            select(memory_sources.c.source_id)
-            .join(memories, memories.c.id == memory_sources.c.source_id)
-            .where(memory_sources.c.memory_id.in_(some), memories.c.status == "source")
-        )
-        found += (await conn.scalars(query)).all()
-    return list(dict.fromkeys(found))

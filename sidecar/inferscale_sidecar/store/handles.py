@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Row, Select, delete, func, insert, select
 
-from inferscale_sidecar.core import Composition, CompositionItem, PinnedBlock, Scope
+from inferscale_sidecar.core import Composition, CompositionItem, Moment, PinnedBlock, Scope
 from inferscale_sidecar.store.block_rows import shown_in
 from inferscale_sidecar.store.block_tables import block_scopes, block_versions, handle_blocks
 from inferscale_sidecar.store.database import Database
@@ -68,7 +68,8 @@ class SqlHandles:
         live = (memories.c.id == handle_items.c.memory_id) & (
             memories.c.version == handle_items.c.version
         )
-        live &= is_searchable()
+        now = self._clock()
+        live &= is_searchable(Moment(now))
         lines = (
             select(handle_items, memories.c.text)
             .join(memories, live & (memories.c.tenant_id == tenant_id))
@@ -80,7 +81,7 @@ class SqlHandles:
                 select(handles).where(
                     handles.c.id == handle_id,
                     handles.c.tenant_id == tenant_id,
-                    handles.c.expires_at > self._clock(),
+                    handles.c.expires_at > now,
                 )
             )
             row = found.one_or_none()

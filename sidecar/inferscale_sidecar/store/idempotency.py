@@ -7,10 +7,10 @@ from datetime import datetime
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.store.records import Added, IdempotencyKey
-from inferscale_sidecar.store.rows import batched, select_memories, to_memory
+from inferscale_sidecar.store.rows import batched, is_there, select_memories, to_memory
 from inferscale_sidecar.store.schema import idempotency, memories, memory_versions
 
 
@@ -33,7 +33,12 @@ async def keep_results(
 
 
 async def find_results(
-    conn: AsyncConnection, tenant_id: str, request: IdempotencyKey, fingerprint: str | None
+    conn: AsyncConnection,
+    tenant_id: str,
+    request: IdempotencyKey,
+    fingerprint: str | None,
+    *,
+    now: datetime,
 ) -> list[Added] | None:
     """The results kept for this key; None if it is new.
 
@@ -56,7 +61,7 @@ async def find_results(
             code="idempotency_key_reused",
         )
     ids = [memory_id for memory_id, _ in row.result]
-    live = await _first_versions(conn, tenant_id, ids, fingerprint)
+    live = await _first_versions(conn, tenant_id, ids, fingerprint, Moment(now))
     shown = [live.get(i) or _deleted(tenant_id, i, row.created_at) for i in ids]
     return [
         Added(memory, event, "extracted" if memory.kind == "fact" else "stored")
@@ -65,7 +70,7 @@ async def find_results(
 
 
 async def _first_versions(
-    conn: AsyncConnection, tenant_id: str, ids: Sequence[str], fingerprint: str | None
+    conn: AsyncConnection, tenant_id: str, ids: Sequence[str], fingerprint: str | None, at: Moment
 ) -> dict[str, Memory]:
     """The live ones of these memories, with the text that they were added with."""
     found: dict[str, Memory] = {}
@@ -78,6 +83,7 @@ async def _first_versions(
                 (memory_versions.c.memory_id == memories.c.id) & (memory_versions.c.event == "ADD"),
             )
             .where(memories.c.tenant_id == tenant_id, memories.c.id.in_(some))
+            .where(is_there(at))
         )
         for row in await conn.execute(query):
             found[row.id] = replace(to_memory(row), text=row.first_text)

@@ -7,12 +7,20 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import BuildItem, KvItem
+from inferscale_sidecar.core import BuildItem, KvItem, Moment
 from inferscale_sidecar.store import build_rows
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.expiry import has_expired_part
 from inferscale_sidecar.store.records import MAX_FAILURES, BuildCounts
 from inferscale_sidecar.store.removal import queue_purges
-from inferscale_sidecar.store.rows import BATCH, batched, has_state, lock_tenants, with_state
+from inferscale_sidecar.store.rows import (
+    BATCH,
+    batched,
+    has_state,
+    is_there,
+    lock_tenants,
+    with_state,
+)
 from inferscale_sidecar.store.schema import (
     builds,
     kv_item_contexts,
@@ -38,13 +46,16 @@ class SqlKv:
     _clock: Callable[[], datetime]
     _built_before: WaterMarks
 
+    def _still_there(self) -> Any:
+        return is_there(Moment(self._clock()))
+
     async def pending_builds(self, fingerprint: str, *, limit: int) -> list[BuildItem]:
         async with self._db.read() as conn:
             mark = await self._built_before.get(conn, fingerprint)
             query = (
                 with_state(select(memories.c.num, *_BUILD_COLUMNS), fingerprint)
                 .where(memories.c.num >= mark.num)
-                .where(kv_items.c.id.is_(None), memories.c.status == "live")
+                .where(kv_items.c.id.is_(None), memories.c.status == "live", self._still_there())
                 .where(func.coalesce(builds.c.failures, 0) <= MAX_FAILURES)
                 .order_by(memories.c.num)
                 .limit(limit)
@@ -73,7 +84,9 @@ class SqlKv:
         async with self._db.write() as conn:
             await lock_tenants(conn, (item.tenant_id for item in items))
             live = await build_rows.live_versions(
-                conn, {i for item in items for i in (item.memory_id, *item.context_ids)}
+                conn,
+                {i for item in items for i in (item.memory_id, *item.context_ids)},
+                self._clock(),
             )
             good = [item for item in items if _is_current(item, live)]
             if good:
@@ -115,6 +128,7 @@ class SqlKv:
             select(*_BUILD_COLUMNS)
             .where(memories.c.tenant_id == tenant_id, memories.c.owner == owner)
             .where(memories.c.num < at.scalar_subquery(), memories.c.status == "live")
+            .where(self._still_there())
             .order_by(memories.c.num.desc())
             .limit(limit)
         )
@@ -125,7 +139,7 @@ class SqlKv:
     async def kv_items(
         self, tenant_id: str, fingerprint: str, versions: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], KvItem]:
-        wanted = set(versions)
+        wanted, now = set(versions), self._clock()
         found: dict[tuple[str, int], KvItem] = {}
         async with self._db.read() as conn:
             for some in batched(sorted({memory_id for memory_id, _ in wanted})):
@@ -133,6 +147,7 @@ class SqlKv:
                     (kv_items.c.tenant_id == tenant_id)
                     & (kv_items.c.fingerprint == fingerprint)
                     & kv_items.c.memory_id.in_(some)
+                    & ~has_expired_part(now)
                 )
                 contexts = await _contexts(conn, condition)
                 for row in await conn.execute(select(kv_items).where(condition)):
@@ -194,7 +209,7 @@ class SqlKv:
         state = has_state(fingerprint).label("state")
         columns: list[Any] = [state, func.count()]
         query = with_state(select(*columns), fingerprint).where(
-            memories.c.tenant_id == tenant_id, memories.c.status == "live"
+            memories.c.tenant_id == tenant_id, memories.c.status == "live", self._still_there()
         )
         async with self._db.read() as conn:
             rows = (await conn.execute(query.group_by(state))).all()

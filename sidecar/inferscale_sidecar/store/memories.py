@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Memory, Scope
+from inferscale_sidecar.core import Limits, Memory, Moment, Scope
 from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.store import block_removal, memory_rows, quota, removal
 from inferscale_sidecar.store.database import Database
-from inferscale_sidecar.store.fact_rows import sources_of
 from inferscale_sidecar.store.idempotency import find_results, keep_results
 from inferscale_sidecar.store.records import (
     SEARCHABLE,
@@ -24,6 +23,7 @@ from inferscale_sidecar.store.records import (
 from inferscale_sidecar.store.rows import (
     batched,
     in_scope,
+    is_there,
     lock_tenants,
     next_seq,
     select_memories,
@@ -56,11 +56,14 @@ class SqlMemories:
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
             if idempotency:
-                earlier = await find_results(conn, tenant_id, idempotency, fingerprint)
+                earlier = await find_results(conn, tenant_id, idempotency, fingerprint, now=now)
                 if earlier is not None:
                     return earlier
             digests = [text_digest(draft.text) for draft in drafts]
-            known = await memory_rows.find_texts(conn, tenant_id, scope, digests, fingerprint)
+            known = await memory_rows.known_texts(
+                conn, tenant_id, scope, digests, fingerprint, seq=seq, now=now
+            )
+            known |= await memory_rows.keep_longer(conn, known, drafts, digests, seq=seq)
             rows = memory_rows.new_rows(
                 tenant_id, scope, drafts, digests, known, metadata=metadata, seq=seq, now=now
             )
@@ -77,8 +80,9 @@ class SqlMemories:
     async def replay(
         self, tenant_id: str, idempotency: IdempotencyKey, *, fingerprint: str | None = None
     ) -> list[Added] | None:
+        now = self._clock()
         async with self._db.read() as conn:
-            return await find_results(conn, tenant_id, idempotency, fingerprint)
+            return await find_results(conn, tenant_id, idempotency, fingerprint, now=now)
 
     async def update_memory(
         self,
@@ -89,10 +93,13 @@ class SqlMemories:
         vector: Vector | None,
         metadata: dict[str, Any] | None,
         keep_metadata: bool,
+        expires_at: datetime | None = None,
+        keep_expiry: bool = True,
         fingerprint: str | None = None,
     ) -> Memory | None:
+        now = self._clock()
         query = select_memories(fingerprint).where(
-            memories.c.tenant_id == tenant_id, memories.c.id == memory_id
+            memories.c.tenant_id == tenant_id, memories.c.id == memory_id, is_there(Moment(now))
         )
         async with self._db.write() as conn:
             await lock_tenants(conn, [tenant_id])
@@ -103,10 +110,12 @@ class SqlMemories:
                 raise Conflict(
                     f"memory {row.id} is {row.status}: it is kept as it was; add what is true now"
                 )
-            now, seq = self._clock(), await next_seq(conn, tenant_id)
+            seq = await next_seq(conn, tenant_id)
             values: dict[str, Any] = {"seq": seq, "updated_at": now}
             if not keep_metadata:
                 values["metadata"] = metadata
+            if not keep_expiry:
+                values["expires_at"] = expires_at
             if text is not None and vector is not None and text != row.text:
                 async with quota.room(conn, tenant_id, None, self._limits, texts=[text]):
                     values |= await _new_version(conn, row, text, vector, seq=seq, now=now)
@@ -121,7 +130,7 @@ class SqlMemories:
         total = Removed(0, 0)
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
-            for some in batched(list(dict.fromkeys([*ids, *await sources_of(conn, ids)]))):
+            for some in batched(list(dict.fromkeys([*ids, *await removal.sources_of(conn, ids)]))):
                 condition = (memories.c.tenant_id == tenant_id) & memories.c.id.in_(some)
                 total += await removal.remove(conn, condition, seq=seq, now=self._clock())
         return total
@@ -139,14 +148,12 @@ async def _new_version(
 ) -> dict[str, Any]:
     """Write the new version of a memory, drop the old one's KV; returns the changed columns."""
     digest = text_digest(text)
-    twin = await conn.scalar(
-        select(memories.c.id).where(
-            memories.c.tenant_id == row.tenant_id,
-            memories.c.scope_key == row.scope_key,
-            memories.c.text_hash == digest,
-        )
+    scope = Scope(row.user_id, row.agent_id, row.run_id)
+    twins = await memory_rows.known_texts(
+        conn, row.tenant_id, scope, [digest], None, seq=seq, now=now
     )
-    if twin is not None:
+    if digest in twins:
+        twin = twins[digest].id
         raise Conflict(f"memory {twin} of the same scope has this text already; delete one of them")
     values = {"text": text, "text_hash": digest, "version": row.version + 1}
     await conn.execute(

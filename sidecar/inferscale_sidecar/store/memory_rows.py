@@ -1,7 +1,7 @@
 """Rows of new memories, and whether their texts are new: in the caller's transaction."""
 
 import uuid
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Scope
-from inferscale_sidecar.store import quota
+from inferscale_sidecar.store import expiry, quota
 from inferscale_sidecar.store.records import Added, Draft
 from inferscale_sidecar.store.rows import (
     batched,
@@ -23,14 +23,21 @@ from inferscale_sidecar.store.rows import (
 from inferscale_sidecar.store.schema import embeddings, memories, memory_versions
 
 
-async def find_texts(
+async def known_texts(
     conn: AsyncConnection,
     tenant_id: str,
     scope: Scope,
     digests: Sequence[str],
     fingerprint: str | None,
+    *,
+    seq: int,
+    now: datetime,
+    keep: Collection[str] = (),
 ) -> dict[str, Memory]:
-    """The memories of exactly this scope under these digests, by digest."""
+    """The memories of exactly this scope under these digests, by digest.
+
+    Expired ones are removed, with the messages that they come from unless those are in `keep`.
+    """
     found: dict[str, Memory] = {}
     for some in batched(list(dict.fromkeys(digests))):
         query = select_memories(fingerprint).where(
@@ -39,7 +46,23 @@ async def find_texts(
             memories.c.text_hash.in_(some),
         )
         found |= {row.text_hash: to_memory(row) for row in await conn.execute(query)}
-    return found
+    return await expiry.drop_expired(conn, found, seq=seq, now=now, keep=keep)
+
+
+async def keep_longer(
+    conn: AsyncConnection,
+    known: dict[str, Memory],
+    drafts: Sequence[Draft],
+    digests: Sequence[str],
+    *,
+    seq: int,
+) -> dict[str, Memory]:
+    """What is known, by digest, living on as long as what is added again: never shorter."""
+    pairs = [
+        (known[d], draft.expires_at) for draft, d in zip(drafts, digests, strict=True) if d in known
+    ]
+    extended = await expiry.extend(conn, pairs, seq=seq)
+    return {digest: extended.get(memory.id, memory) for digest, memory in known.items()}
 
 
 def new_rows(
@@ -78,6 +101,7 @@ def new_rows(
             "role": draft.role,
             "actor_id": draft.actor_id,
             "said_at": draft.said_at,
+            "expires_at": draft.expires_at,
             "created_at": created,
             "updated_at": created,
         }

@@ -9,11 +9,11 @@ from datetime import datetime
 import numpy as np
 from sqlalchemy import func, select
 
-from inferscale_sidecar.core import BuildItem
+from inferscale_sidecar.core import BuildItem, Moment
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.neighbour_port import EarlyItem
 from inferscale_sidecar.store.removal import queue_purges
-from inferscale_sidecar.store.rows import with_state
+from inferscale_sidecar.store.rows import is_there, with_state
 from inferscale_sidecar.store.schema import embeddings, kv_item_contexts, kv_items, memories
 
 MAX_COMPARED = 4000
@@ -41,7 +41,7 @@ class SqlNeighbours:
             )
             .join(embeddings, embeddings.c.memory_id == memories.c.id)
             .where(memories.c.tenant_id == items[0].tenant_id, memories.c.owner == items[0].owner)
-            .where(memories.c.status == "live")
+            .where(memories.c.status == "live", is_there(Moment(self._clock())))
             .order_by(memories.c.num.desc())
             .limit(MAX_COMPARED)
         )
@@ -75,7 +75,7 @@ class SqlNeighbours:
         query = (
             with_state(select(*columns, kv_items.c.id, behind), fingerprint)
             .where(memories.c.tenant_id == tenant_id, memories.c.owner == owner)
-            .where(memories.c.status == "live")
+            .where(memories.c.status == "live", is_there(Moment(self._clock())))
             .order_by(memories.c.num)
             .limit(limit)
         )

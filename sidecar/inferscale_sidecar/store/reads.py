@@ -1,17 +1,20 @@
 """Reading memories from SQL: by id, by scope, and by change number. Snapshots, never locks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from sqlalchemy import func, select
 
-from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.store.database import Database
-from inferscale_sidecar.store.records import Page, ScopeChanges, VersionEvent
+from inferscale_sidecar.store.records import IndexRow, Page, ScopeChanges, VersionEvent
 from inferscale_sidecar.store.rows import (
     batched,
     in_list,
     in_scope,
     is_searchable,
+    is_there,
     select_index_rows,
     select_memories,
     to_index_row,
@@ -24,15 +27,22 @@ class SqlReads:
     """The reading half of `MemoryPort`."""
 
     _db: Database
+    _clock: Callable[[], datetime]
 
     async def get_memories(
-        self, tenant_id: str, ids: Sequence[str], *, fingerprint: str | None = None
+        self,
+        tenant_id: str,
+        ids: Sequence[str],
+        *,
+        at: Moment | None = None,
+        fingerprint: str | None = None,
     ) -> dict[str, Memory]:
         found: dict[str, Memory] = {}
+        there = is_there(at or Moment(self._clock()))
         async with self._db.read() as conn:
             for some in batched(ids):
                 query = select_memories(fingerprint).where(
-                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some)
+                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some), there
                 )
                 found |= {row.id: to_memory(row) for row in await conn.execute(query)}
         return found
@@ -44,9 +54,10 @@ class SqlReads:
         *,
         limit: int,
         before: int | None = None,
+        at: Moment | None = None,
         fingerprint: str | None = None,
     ) -> Page:
-        condition = in_scope(tenant_id, scope) & is_searchable()
+        condition = in_scope(tenant_id, scope) & is_searchable(at or Moment(self._clock()))
         query = select_memories(fingerprint).where(condition)
         if before is not None:
             query = query.where(memories.c.num < before)
@@ -71,20 +82,30 @@ class SqlReads:
                 memory_versions.c.seq, memory_versions.c.version, memory_versions.c.created_at
             )
         )
+        of_it = select(memories.c.expires_at).where(
+            memories.c.tenant_id == tenant_id, memories.c.id == memory_id
+        )
+        now = self._clock()
         async with self._db.read() as conn:
             rows = (await conn.execute(query)).all()
-        return [
-            VersionEvent(row.memory_id, row.version, row.event, row.text, row.created_at)
-            for row in rows
-        ]
+            expires_at = await conn.scalar(of_it)
+        events = [VersionEvent(r.memory_id, r.version, r.event, r.text, r.created_at) for r in rows]
+        if expires_at is None or expires_at > now:
+            return events
+        # Not swept yet: it reads as if it were.
+        last = VersionEvent(memory_id, events[-1].version, "EXPIRE", None, expires_at)
+        return [*(replace(event, text=None) for event in events), last]
 
-    async def changes(self, tenant_id: str, scope: Scope, *, since: int | None) -> ScopeChanges:
+    async def changes(
+        self, tenant_id: str, scope: Scope, *, since: int | None, now: datetime | None = None
+    ) -> ScopeChanges:
+        searchable = is_searchable(Moment(now or self._clock()))
         async with self._db.read() as conn:
             seq = await conn.scalar(select(tenants.c.change_seq).where(tenants.c.id == tenant_id))
             if seq is None or seq == since:
                 return ScopeChanges(seq or 0, (), ())
             its = in_list(tenant_id, scope)
-            query = select_index_rows().where(its, is_searchable()).order_by(memories.c.num)
+            query = select_index_rows().where(its, searchable).order_by(memories.c.num)
             if since is None:
                 rows = (await conn.execute(query)).all()
                 return ScopeChanges(seq, [to_index_row(row) for row in rows], ())
@@ -92,22 +113,28 @@ class SqlReads:
             gone = await conn.scalars(
                 select(memory_versions.c.memory_id).where(
                     memory_versions.c.tenant_id == tenant_id,
-                    memory_versions.c.event == "DELETE",
+                    memory_versions.c.event.in_(("DELETE", "EXPIRE")),
                     memory_versions.c.seq > since,
                 )
             )
             kept = await conn.scalars(
-                select(memories.c.id).where(its, memories.c.seq > since, ~is_searchable())
+                select(memories.c.id).where(its, memories.c.seq > since, ~searchable)
             )
             found = [to_index_row(row) for row in rows]
             return ScopeChanges(seq, found, [*gone.all(), *kept.all()])
 
+    async def scope_rows(self, tenant_id: str, scope: Scope, *, at: Moment) -> list[IndexRow]:
+        query = select_index_rows().where(in_scope(tenant_id, scope), is_searchable(at))
+        async with self._db.read() as conn:
+            return [to_index_row(row) for row in await conn.execute(query)]
+
     async def live_versions(self, tenant_id: str, ids: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}
+        searchable = is_searchable(Moment(self._clock()))
         async with self._db.read() as conn:
             for some in batched(ids):
                 query = select(memories.c.id, memories.c.version).where(
-                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some), is_searchable()
+                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some), searchable
                 )
                 found |= {row.id: row.version for row in await conn.execute(query)}
         return found

@@ -12,7 +12,7 @@ from inferscale.protocol.memory import AddStatus, ExtractionState, MemoryStatus
 from inferscale_sidecar.core import NO_LIMITS, Limits, Memory, Scope, Tenant
 
 Vector = npt.NDArray[np.float32]
-Event = Literal["ADD", "UPDATE", "REPLACE", "DELETE"]
+Event = Literal["ADD", "UPDATE", "REPLACE", "DELETE", "EXPIRE"]
 KeyScope = Literal["read", "write", "admin"]
 
 DEFAULT_TENANT = "default"
@@ -30,6 +30,7 @@ class Draft:
     role: str | None = None
     actor_id: str | None = None
     said_at: datetime | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class IndexRow:
     created_at: datetime
     updated_at: datetime
     said_at: datetime | None
+    expires_at: datetime | None
     text: str
     vector: Vector
 

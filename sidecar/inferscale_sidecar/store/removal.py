@@ -4,6 +4,7 @@ Invariant: after `remove` no table holds the text, the vector or a usable KV row
 nor a KV row of an item that was encoded behind one of them; their keys are queued for purge.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.columns import UtcDateTime
-from inferscale_sidecar.store.records import Removed
+from inferscale_sidecar.store.records import Event, Removed
 from inferscale_sidecar.store.rows import batched
 from inferscale_sidecar.store.schema import (
     builds,
@@ -55,7 +56,12 @@ async def drop_own_kv(conn: AsyncConnection, memory_id: str, now: datetime) -> i
 
 
 async def remove(
-    conn: AsyncConnection, condition: ColumnElement[bool], *, seq: int, now: datetime
+    conn: AsyncConnection,
+    condition: ColumnElement[bool],
+    *,
+    seq: int,
+    now: datetime,
+    event: Event = "DELETE",
 ) -> Removed:
     """Remove the memories for which `condition` (on `memories`) holds.
 
@@ -63,7 +69,8 @@ async def remove(
         conn: in a write transaction.
         condition: includes the tenant.
         seq: change number of this write.
-        now: time of the DELETE event.
+        now: time of the deletion.
+        event: EXPIRE if they have expired; the event's time is then when they did.
     """
     victims: Select[Any] = select(memories.c.id).where(condition)
     behind = select(kv_item_contexts.c.kv_item_id).where(kv_item_contexts.c.memory_id.in_(victims))
@@ -83,10 +90,23 @@ async def remove(
     await conn.execute(
         update(memory_versions).where(memory_versions.c.memory_id.in_(victims)).values(text=None)
     )
-    await conn.execute(_delete_events(condition, seq=seq, now=now))
+    await conn.execute(_last_events(condition, event, seq=seq, now=now))
     await quota.discount(conn, condition)
     gone = await conn.execute(delete(memories).where(condition))
     return Removed(gone.rowcount - num_sources, num_kv, num_sources, counts[0], counts[1])
+
+
+async def sources_of(conn: AsyncConnection, memory_ids: Sequence[str]) -> list[str]:
+    """Ids of the messages that these memories come from and that are only kept."""
+    found: list[str] = []
+    for some in batched(memory_ids):
+        query = (
+            select(memory_sources.c.source_id)
+            .join(memories, memories.c.id == memory_sources.c.source_id)
+            .where(memory_sources.c.memory_id.in_(some), memories.c.status == "source")
+        )
+        found += (await conn.scalars(query)).all()
+    return list(dict.fromkeys(found))
 
 
 async def _drop_from_extractions(conn: AsyncConnection, victims: Select[Any]) -> None:
@@ -102,14 +122,15 @@ async def _drop_from_extractions(conn: AsyncConnection, victims: Select[Any]) ->
         await conn.execute(delete(extractions).where(empty))
 
 
-def _delete_events(condition: ColumnElement[bool], *, seq: int, now: datetime) -> Any:
+def _last_events(condition: ColumnElement[bool], event: Event, *, seq: int, now: datetime) -> Any:
+    at = memories.c.expires_at if event == "EXPIRE" else literal(now, UtcDateTime)
     events = select(
         memories.c.id,
         memories.c.version,
-        literal("DELETE"),
+        literal(event),
         memories.c.tenant_id,
         literal(seq),
-        literal(now, UtcDateTime),
+        at,
     ).where(condition)
     return insert(memory_versions).from_select(
         ["memory_id", "version", "event", "tenant_id", "seq", "created_at"], events

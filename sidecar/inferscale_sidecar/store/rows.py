@@ -7,11 +7,23 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, Row, Select, Table, and_, case, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    Table,
+    and_,
+    case,
+    literal,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.store.records import MAX_FAILURES, SEARCHABLE, IndexRow, Vector
 from inferscale_sidecar.store.schema import builds, embeddings, kv_items, memories, tenants
@@ -43,9 +55,16 @@ def superseded_digest(memory_id: str) -> str:
     return text_digest(f"\x00superseded\x00{memory_id}")
 
 
-def is_searchable() -> ColumnElement[bool]:
+def is_there(at: Moment) -> ColumnElement[bool]:
+    """Condition on `memories`: it has not expired, or the expired are asked for too."""
+    if at.show_expired:
+        return true()
+    return or_(memories.c.expires_at.is_(None), memories.c.expires_at > at.now)
+
+
+def is_searchable(at: Moment) -> ColumnElement[bool]:
     """Condition on `memories`: it is listed and found."""
-    return memories.c.status.in_(SEARCHABLE)
+    return memories.c.status.in_(SEARCHABLE) & is_there(at)
 
 
 def scope_digest(scope: Scope) -> str:
@@ -126,6 +145,7 @@ def to_memory(row: Row[Any]) -> Memory:
         kind=row.kind,
         said_at=row.said_at,
         superseded_by=row.superseded_by,
+        expires_at=row.expires_at,
     )
 
 
@@ -149,6 +169,7 @@ def to_index_row(row: Row[Any]) -> IndexRow:
         created_at=row.created_at,
         updated_at=row.updated_at,
         said_at=row.said_at,
+        expires_at=row.expires_at,
         text=row.text,
         vector=to_vector(row.vector),
     )

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from inferscale_sidecar.store.columns import (
@@ -97,6 +98,7 @@ memories = Table(
     Column("actor_id", FOREIGN_ID),
     Column("said_at", UtcDateTime),
     Column("superseded_by", ID),
+    Column("expires_at", UtcDateTime),  # from then on it is not there, and the sweep removes it
     Column("metadata", JSON(none_as_null=True)),
     Column("seq", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
@@ -104,13 +106,19 @@ memories = Table(
     UniqueConstraint("tenant_id", "scope_key", "text_hash"),
     # Every query names the tenant: without this one, a look-up by id would walk all of a tenant.
     Index(None, "tenant_id", "id"),
-    # By seq to catch up with changes, by num to page through.
+    # By seq to catch up with changes; by num to page through, and to count without the rows.
     *(
-        Index(None, "tenant_id", column, order)
+        Index(None, "tenant_id", column, *order)
         for column in ("user_id", "agent_id", "run_id")
-        for order in ("seq", "num")
+        for order in (("seq",), ("num", "status", "expires_at"))
     ),
     Index(None, "tenant_id", "owner", "num"),
+    Index(
+        None,
+        "expires_at",
+        sqlite_where=text("expires_at IS NOT NULL"),
+        postgresql_where=text("expires_at IS NOT NULL"),
+    ),
     sqlite_autoincrement=True,  # a deleted row's number is never given to another
 )
 

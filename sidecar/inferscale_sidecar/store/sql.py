@@ -14,6 +14,7 @@ from inferscale_sidecar.store.arrivals import SqlArrivals
 from inferscale_sidecar.store.blocks import SqlBlocks
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.documents import SqlDocuments
+from inferscale_sidecar.store.expiry import SqlExpiry
 from inferscale_sidecar.store.extractions import SqlExtractions
 from inferscale_sidecar.store.failures import repeating
 from inferscale_sidecar.store.handles import SqlHandles
@@ -43,6 +44,7 @@ class SqlStore(
     SqlMemories,
     SqlReads,
     SqlExtractions,
+    SqlExpiry,
     SqlKv,
     SqlNeighbours,
     SqlBlocks,

@@ -10,11 +10,12 @@ from datetime import datetime
 from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.store import removal
-from inferscale_sidecar.store.records import SEARCHABLE, Added, FactDraft, Target
+from inferscale_sidecar.store.records import Added, FactDraft, Target
 from inferscale_sidecar.store.rows import (
     batched,
+    is_searchable,
     scope_digest,
     select_memories,
     superseded_digest,
@@ -29,6 +30,8 @@ async def find_targets(
     scope: Scope,
     ids: Collection[str],
     fingerprint: str | None,
+    *,
+    now: datetime,
 ) -> dict[str, Memory]:
     """Those of exactly this scope that are still found."""
     found: dict[str, Memory] = {}
@@ -36,7 +39,7 @@ async def find_targets(
         query = select_memories(fingerprint).where(
             memories.c.tenant_id == tenant_id,
             memories.c.scope_key == scope_digest(scope),
-            memories.c.status.in_(SEARCHABLE),
+            is_searchable(Moment(now)),
             memories.c.id.in_(some),
         )
         found |= {row.id: to_memory(row) for row in await conn.execute(query)}

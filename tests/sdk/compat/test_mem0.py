@@ -347,7 +347,6 @@ NOT_HONOURED = [
     lambda m: m.add("x", user_id="alice", memory_type="procedural_memory"),
     lambda m: m.add("x", user_id="alice", prompt="be brief"),
     lambda m: m.search("x", user_id="alice", reference_date="2026-01-01"),
-    lambda m: m.update("m1", expiration_date="2027-01-01"),
 ]
 
 

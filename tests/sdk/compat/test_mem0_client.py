@@ -163,7 +163,7 @@ NOT_HONOURED = [
     lambda c: c.search("x", filters={"AND": [{"user_id": "alice"}, {"app_id": "a"}]}),
     lambda c: c.search("x", filters={"user_id": "alice", "categories": {"contains": "food"}}),
     lambda c: c.get_all(user_id="alice", start_date="2026-01-01"),
-    lambda c: c.update("m1", text="x", expiration_date="2027-01-01"),
+    lambda c: c.update("m1", text="x", timestamp=1),
     lambda c: c.delete("m1", delete_linked=True),
     lambda c: c.delete_users(),
     lambda c: c.delete_users(app_id="app"),

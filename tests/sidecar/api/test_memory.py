@@ -250,3 +250,46 @@ async def test_a_search_explains_itself(client: httpx.AsyncClient) -> None:
         assert answer.status_code == 400
     recall = {"user_id": "a", "query": "tea", "mode": "keyword", "diversity": 1}
     assert len((await client.post("/v1/recall", json=recall)).json()["items"]) == 1
+
+
+async def test_a_memorys_end_over_http(client: httpx.AsyncClient, world: Any) -> None:
+    (added,) = await _add(client, "tea", ttl_s=60)
+    path = f"/v1/memories/{added['id']}"
+    first = (await client.get(path)).json()["expires_at"]
+    assert first.startswith("2026-01-01T00:01:00")
+    later = (await client.patch(path, json={"expires_at": "2026-01-01T03:00:00+02:00"})).json()
+    assert later["expires_at"] == "2026-01-01T01:00:00Z"
+    forever = (await client.patch(path, json={"expires_at": None})).json()
+    assert (forever["expires_at"], forever["memory"]) == (None, "tea")
+    await client.patch(path, json={"ttl_s": 5})
+    world.clock.advance(seconds=10)
+    assert (await client.get(path)).status_code == 404
+    assert (await client.get(path, params={"show_expired": "true"})).status_code == 200
+    for shown, number in (("true", 1), ("false", 0)):
+        params = {"user_id": "alice", "show_expired": shown}
+        assert (await client.get("/v1/memories", params=params)).json()["total"] == number
+        body = {"user_id": "alice", "query": "tea", "show_expired": shown == "true"}
+        found = (await client.post("/v1/memories/search", json=body)).json()["results"]
+        assert len(found) == number
+    history = (await client.get(f"{path}/history")).json()["results"]
+    assert [(h["event"], h["new_memory"]) for h in history] == [("ADD", None), ("EXPIRE", None)]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"expires_at": "2026-05-01"},
+        {"expires_at": "2027-05-01T00:00:00"},
+        {"expires_at": "2025-12-31T23:59:59Z"},
+        {"ttl_s": 0},
+        {"ttl_s": -5},
+        {"ttl_s": 1.5},
+        {"ttl_s": 10**12},
+        {"ttl_s": 5, "expires_at": "2027-01-01T00:00:00Z"},
+    ],
+)
+async def test_an_end_that_makes_no_sense_is_refused(client: httpx.AsyncClient, end: Any) -> None:
+    body = {"user_id": "alice", "messages": "tea"} | end
+    answer = await client.post("/v1/memories", json=body)
+    assert answer.status_code == 400, answer.text
+    assert (await client.get("/v1/memories", params={"user_id": "alice"})).json()["total"] == 0

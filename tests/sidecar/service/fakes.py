@@ -1,13 +1,29 @@
-"""Stand-ins that need no model: an embedder and a frame."""
+"""Stand-ins that need no model and no waiting: an embedder, a frame and a clock."""
 
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from inferscale_sidecar.core import PinnedBlock
 
 DIM = 32
+TICK = timedelta(milliseconds=1)
+
+
+class Clock:
+    """A clock that moves when it is told to, and a little with each look."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += TICK
+        return self.now
+
+    def advance(self, **delta: float) -> None:
+        self.now += timedelta(**delta)
 
 
 class HashEmbedder:

@@ -61,7 +61,13 @@ class Facts:
     def __init__(self, world: Any) -> None:
         self.world, self.tenant = world, world.tenant
         self.extractor = ScriptedExtractor()
-        searcher = Searcher(world.store, world.embedder, world.metrics, create_index=FlatIndex)
+        searcher = Searcher(
+            world.store,
+            world.embedder,
+            world.metrics,
+            create_index=FlatIndex,
+            clock=world.clock,
+        )
         self.writer = FactWriter(
             world.store,
             world.embedder,
@@ -70,7 +76,12 @@ class Facts:
             clock=world.clock,
         )
         self.memory = MemoryService(
-            world.store, world.embedder, searcher, world.metrics, facts=self.writer
+            world.store,
+            world.embedder,
+            searcher,
+            world.metrics,
+            facts=self.writer,
+            clock=world.clock,
         )
 
     async def add(self, messages: Any, **options: Any) -> Additions:

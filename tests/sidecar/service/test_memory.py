@@ -145,7 +145,7 @@ async def test_metadata_can_be_replaced_and_cleared_but_not_identity(world: Any)
     assert changed.metadata == {"user_id": "eve"}
     changed = await world.memory.update(world.tenant, memory_id, clear_metadata=True)
     assert (changed.metadata, changed.text) == (None, "coffee")
-    with pytest.raises(InvalidInput, match="neither"):
+    with pytest.raises(InvalidInput, match="none was given"):
         await world.memory.update(world.tenant, memory_id)
 
 

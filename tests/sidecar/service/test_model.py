@@ -1,8 +1,10 @@
-"""Two tenants, random operations: the service and a dict agree, and nothing crosses."""
+"""Two tenants, random operations, time that passes: service and dict agree, nothing crosses."""
 
 import asyncio
 import tempfile
 from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,10 @@ from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.service.sweep import Sweeper
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
-from .fakes import HashEmbedder, ListFrame
+from .fakes import TICK, Clock, HashEmbedder, ListFrame
 
 ENGINE = "engine-1"
 who = st.integers(0, 1)
@@ -40,6 +43,7 @@ scopes = st.sampled_from(
         Scope(user_id="u", run_id="r"),
     ]
 )
+lifetimes = st.none() | st.integers(1, 120)
 texts = st.sampled_from([f"{color} {thing}" for color in ("red", "blue") for thing in "abcd"])
 
 
@@ -52,8 +56,21 @@ def _ids(scope: Scope) -> tuple[str | None, ...]:
     return (scope.user_id, scope.agent_id, scope.run_id)
 
 
+@dataclass
+class Known:
+    """What the model knows of a memory."""
+
+    scope: Scope
+    text: str
+    metadata: dict[str, Any] | None
+    end: datetime | None
+
+    def is_there(self, now: datetime) -> bool:
+        return self.end is None or self.end > now
+
+
 class MemoryMachine(RuleBasedStateMachine):
-    """`model[tenant][memory id] = (scope, text, metadata)`, beside the real thing."""
+    """`model[tenant][memory id]`, beside the real thing; what has expired is swept from both."""
 
     memories = Bundle("memories")
     handles = Bundle("handles")
@@ -62,21 +79,33 @@ class MemoryMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        self.model: list[dict[str, tuple[Scope, str, dict[str, Any] | None]]] = [{}, {}]
+        self.model: list[dict[str, Known]] = [{}, {}]
+        self.clock = Clock()
         self.bank: dict[str, str] = {}
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
 
+    def there(self, t: int, scope: Scope | None = None) -> dict[str, Known]:
+        """What a reader finds now, in the order of creation."""
+        return {
+            i: known
+            for i, known in self.model[t].items()
+            if known.is_there(self.clock.now) and (scope is None or _covers(scope, known.scope))
+        }
+
     @initialize()
     def start(self) -> None:
-        self.store = SqlStore(sqlite_url(Path(self.folder.name) / "memory.db"))
+        path = Path(self.folder.name) / "memory.db"
+        self.store = SqlStore(sqlite_url(path), clock=self.clock)
         self.do(self.store.start())
         self.tenants = [self.do(self.store.create_tenant(name)) for name in ("one", "two")]
         embedder, metrics = HashEmbedder(), Metrics()
-        searcher = Searcher(self.store, embedder, metrics, create_index=FaissFlatIndex)
-        self.memory = MemoryService(self.store, embedder, searcher, metrics)
-        self.recall = RecallService(self.store, searcher, ListFrame(), metrics)
+        clock: Any = {"clock": self.clock}
+        searcher = Searcher(self.store, embedder, metrics, create_index=FaissFlatIndex, **clock)
+        self.memory = MemoryService(self.store, embedder, searcher, metrics, **clock)
+        self.recall = RecallService(self.store, searcher, ListFrame(), metrics, **clock)
+        self.sweeper = Sweeper(self.store, every_s=60, keep_s=30, **clock)
 
     def teardown(self) -> None:
         self.do(self.store.close())
@@ -84,42 +113,61 @@ class MemoryMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     @rule(
-        target=memories, t=who, scope=scopes, batch=st.lists(texts, max_size=4), mood=st.booleans()
+        target=memories,
+        t=who,
+        scope=scopes,
+        batch=st.lists(texts, max_size=4),
+        mood=st.booleans(),
+        ttl_s=lifetimes,
     )
-    def add(self, t: int, scope: Scope, batch: list[str], mood: bool) -> Any:
-        there = {text: i for i, (s, text, _) in self.model[t].items() if s == scope}
-        messages = [Message(content=text) for text in batch]
+    def add(self, t: int, scope: Scope, batch: list[str], mood: bool, ttl_s: int | None) -> Any:
+        there = {k.text: i for i, k in self.there(t).items() if k.scope == scope}
+        old = {k.text: i for i, k in self.model[t].items() if k.scope == scope}
+        messages, options = [Message(content=text) for text in batch], {"mood": mood}
         results = self.do(
-            self.memory.add(self.tenants[t], scope, messages, metadata={"mood": mood})
+            self.memory.add(self.tenants[t], scope, messages, metadata=options, ttl_s=ttl_s)
         )
         assert [r.memory.text for r in results] == batch
         for result in results:
+            made = result.memory
             if result.event == "NOOP":
-                assert there[result.memory.text] == result.memory.id
+                assert there[made.text] == made.id
+                known = self.model[t][made.id]
+                assert known.end is None or (made.expires_at or known.end) >= known.end
+                known.end = made.expires_at
             else:
-                assert result.memory.text not in there
-                there[result.memory.text] = result.memory.id
-                self.model[t][result.memory.id] = (scope, result.memory.text, {"mood": mood})
+                assert made.text not in there
+                self.model[t].pop(old.get(made.text, ""), None)  # it had expired
+                there[made.text] = made.id
+                self.model[t][made.id] = Known(scope, made.text, options, made.expires_at)
+            assert ttl_s is None or made.expires_at is None or made.expires_at > self.clock.now
+            assert ttl_s is not None or made.expires_at is None
         return (t, results[0].memory.id) if results else (t, "nothing")
 
-    @rule(t=who, memory=memories, text=texts)
-    def update(self, t: int, memory: tuple[int, str], text: str) -> None:
+    @rule(t=who, memory=memories, text=texts, ttl_s=lifetimes)
+    def update(self, t: int, memory: tuple[int, str], text: str, ttl_s: int | None) -> None:
         _, memory_id = memory
-        known = self.model[t].get(memory_id)
+        there = self.there(t)
+        known = there.get(memory_id)
         try:
-            changed = self.do(self.memory.update(self.tenants[t], memory_id, text=text))
+            changed = self.do(
+                self.memory.update(self.tenants[t], memory_id, text=text, ttl_s=ttl_s)
+            )
         except NotFound:
             assert known is None
         except Conflict:
             assert known is not None
             assert any(
-                i != memory_id and (s, x) == (known[0], text)
-                for i, (s, x, _) in self.model[t].items()
+                i != memory_id and (k.scope, k.text) == (known.scope, text)
+                for i, k in there.items()
             )
         else:
             assert known is not None
             assert changed.text == text
-            self.model[t][memory_id] = (known[0], text, known[2])
+            for i, other in list(self.model[t].items()):
+                if i != memory_id and (other.scope, other.text) == (known.scope, text):
+                    del self.model[t][i]  # it had expired, and stood in the way
+            known.text, known.end = text, changed.expires_at
 
     @rule(t=who, memory=consumes(memories))
     def delete(self, t: int, memory: tuple[int, str]) -> None:
@@ -133,7 +181,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(t=who, scope=scopes)
     def delete_all(self, t: int, scope: Scope) -> None:
-        gone = [i for i, (s, _, _) in self.model[t].items() if _covers(scope, s)]
+        gone = [i for i, known in self.model[t].items() if _covers(scope, known.scope)]
         assert self.do(self.memory.delete_all(self.tenants[t], scope)).memories == len(gone)
         for memory_id in gone:
             del self.model[t][memory_id]
@@ -143,9 +191,9 @@ class MemoryMachine(RuleBasedStateMachine):
         filters = None if mood is None else {"mood": mood}
         hits = self.do(self.memory.search(self.tenants[t], scope, query, limit=k, filters=filters))
         expected = {
-            i: text
-            for i, (s, text, metadata) in self.model[t].items()
-            if _covers(scope, s) and (mood is None or metadata == {"mood": mood})
+            i: known.text
+            for i, known in self.there(t, scope).items()
+            if mood is None or known.metadata == {"mood": mood}
         }
         assert len(hits) == min(k, len(expected))
         assert all(expected[hit.memory.id] == hit.memory.text for hit in hits)
@@ -163,7 +211,7 @@ class MemoryMachine(RuleBasedStateMachine):
             seen += [(memory.id, memory.text) for memory in page.memories]
             if (before := page.next_before) is None:
                 break
-        expected = [(i, x) for i, (s, x, _) in self.model[t].items() if _covers(scope, s)]
+        expected = [(i, known.text) for i, known in self.there(t, scope).items()]
         assert seen == expected[::-1]
         assert page.total == len(expected)
 
@@ -181,14 +229,31 @@ class MemoryMachine(RuleBasedStateMachine):
             assert t != owner
             return
         assert t == owner
+        there = self.there(t)
         for item in composition.items:
-            assert items[item.memory_id] == item.text == self.model[t][item.memory_id][1]
+            assert items[item.memory_id] == item.text == there[item.memory_id].text
+
+    @rule(seconds=st.integers(1, 90))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds=seconds)
+
+    @rule()
+    def sweep(self) -> None:
+        until = self.clock.now + TICK - timedelta(seconds=30)
+        removed = self.do(self.sweeper.sweep())
+        left = [
+            {i: known for i, known in tenant.items() if known.is_there(until)}
+            for tenant in self.model
+        ]
+        assert removed.memories == sum(map(len, self.model)) - sum(map(len, left))
+        self.model = left
 
     @rule()
     def build(self) -> None:
         """Builds all that is pending, each behind the one before, and purges."""
+        self.do(self.store.drop_expired_kv(self.clock.now))
         items = self.do(self.store.pending_builds(ENGINE, limit=100))
-        live = {i for tenant in self.model for i in tenant}
+        live = {i for t in (0, 1) for i in self.there(t)}
         assert {item.memory_id for item in items} <= live
         records = []
         for item in items:

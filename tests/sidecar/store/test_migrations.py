@@ -1,16 +1,20 @@
 """The schema comes from migrations alone, up and down, and equals what the code expects."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
+from inferscale_sidecar.core import KvItem, Scope
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import SqlStore, migrations
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.records import Draft
 from inferscale_sidecar.store.schema import metadata
 
 
@@ -82,3 +86,33 @@ async def test_another_embedder_is_refused_with_both_names(store: SqlStore) -> N
     await store.bind_embedder("small", 384)
     with pytest.raises(ConfigError, match=r"small \(384 .*large \(1024 "):
         await store.bind_embedder("large", 1024)
+
+
+async def test_expiry_goes_down_without_bringing_back_what_has_expired(store: SqlStore) -> None:
+    half, year = np.full(4, 0.5, dtype=np.float32), timedelta(days=365)
+    past, future = datetime.now(UTC) - year, datetime.now(UTC) + year
+    ends = {"gone": past, "later": future, "ever": None}
+    drafts = [Draft(text, half, expires_at=end) for text, end in ends.items()]
+    added = await store.add_memories("default", Scope(user_id="a"), drafts)
+    gone, later, ever = (each.memory for each in added)
+    await store.put_kv_items(
+        [
+            KvItem(later.id, 1, "default", "engine", "k1", 3, (ever.id,)),
+            KvItem(ever.id, 1, "default", "engine", "k2", 3, (later.id,)),
+        ]
+    )
+    database = store._db
+    async with database.write() as conn:
+        await conn.execute(
+            text("UPDATE kv_item_contexts SET memory_id = :gone WHERE memory_id = :later"),
+            {"gone": gone.id, "later": later.id},
+        )
+        await conn.run_sync(migrations.downgrade, "0006")
+        texts = (await conn.execute(text("SELECT text FROM memories ORDER BY num"))).scalars()
+        assert list(texts) == ["later", "ever"]
+        keys = (await conn.execute(text("SELECT key FROM kv_items"))).scalars()
+        assert list(keys) == ["k1"]
+        purged = (await conn.execute(text("SELECT key FROM purges"))).scalars()
+        assert list(purged) == ["k2"]
+        await conn.run_sync(migrations.upgrade)
+        assert await conn.run_sync(_differences) == []

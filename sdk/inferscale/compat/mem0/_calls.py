@@ -10,6 +10,7 @@ from inferscale import InvalidArgumentError, MemoryRecord, NotFoundError
 from inferscale.compat._flow import Flow, call
 from inferscale.compat._refuse import refuse
 from inferscale.compat.mem0 import _shape
+from inferscale.compat.mem0._expiry import UNSET, expires_at
 from inferscale.compat.mem0._scope import ID_NAMES
 from inferscale.compat.mem0.exceptions import MemoryNotFoundError
 
@@ -17,7 +18,6 @@ _log = logging.getLogger("inferscale.compat.mem0")
 _PAGE = 500
 MAX_FILTERED = 1_000
 _IDENTITY = (*ID_NAMES, "actor_id")
-NO_EXPIRY = "memories do not expire; delete them, or filter by a date in metadata"
 
 
 def asked(**arguments: Any) -> dict[str, Any]:
@@ -107,9 +107,17 @@ def _list_filtered(
 
 
 def change(
-    memory_id: str, text: str | None, data: str | None, metadata: Mapping[str, Any] | None
+    memory_id: str,
+    text: str | None,
+    data: str | None,
+    metadata: Mapping[str, Any] | None,
+    expiration_date: Any = UNSET,
 ) -> Flow[MemoryRecord]:
-    """Update; the metadata is merged into what is there, as in Mem0 2.x."""
+    """Update; the metadata is merged into what is there, as in Mem0 2.x.
+
+    `expiration_date=None` means that it never expires.
+    """
+    until = None if expiration_date is UNSET else expires_at(expiration_date) or "never"
     merged = own_metadata(metadata)
     if merged is not None:
         current = yield from call("get", memory_id)
@@ -118,7 +126,7 @@ def change(
         merged = {**(current.metadata or {}), **merged}
     try:
         record: MemoryRecord = yield from call(
-            "update", memory_id, text=text, data=data, metadata=merged
+            "update", memory_id, text=text, data=data, metadata=merged, expires_at=until
         )
     except NotFoundError as error:
         raise not_found(memory_id, error) from error

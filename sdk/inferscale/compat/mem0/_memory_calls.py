@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inferscale.compat._flow import Flow, call
-from inferscale.compat._refuse import refuse_given
 from inferscale.compat.mem0 import _calls, _shape
+from inferscale.compat.mem0._expiry import UNSET, expires_at
 from inferscale.compat.mem0._scope import read_scope
 
 Messages = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
@@ -37,12 +37,12 @@ class MemoryCalls:
     ) -> Flow[dict[str, Any]]:
         """Remember. `{"results": [{"id", "memory", "event"}]}`; event NONE: it was known already.
 
-        `infer` as in Mem0, but left out it is as the sidecar is set up, not True.
+        `infer` as in Mem0, but left out it is as the sidecar is set up, not True. A memory is there
+        until the end of its `expiration_date` in UTC.
         """
         ids, _ = read_scope({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         extra = _calls.asked(
             timestamp=timestamp,
-            expiration_date=expiration_date,
             memory_type=memory_type,
             prompt=prompt,
             llm=llm,
@@ -53,6 +53,7 @@ class MemoryCalls:
             **ids,
             metadata=_calls.own_metadata(metadata),
             infer=infer,
+            expires_at=expires_at(expiration_date),
             **extra,
         )
         return _shape.added(result.results)
@@ -140,14 +141,14 @@ class MemoryCalls:
         memory_id: str,
         text: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        expiration_date: Any = None,
+        expiration_date: Any = UNSET,
         data: str | None = None,
     ) -> Flow[dict[str, Any]]:
-        """A new text (`data` in 1.x), or more metadata, or both; metadata is merged, as in 2.x."""
-        refuse_given(
-            "update", {"expiration_date": _calls.NO_EXPIRY}, {"expiration_date": expiration_date}
-        )
-        yield from _calls.change(memory_id, text, data, metadata)
+        """A new text (`data` in 1.x), more metadata, another `expiration_date` (None: never).
+
+        Metadata is merged, as in 2.x.
+        """
+        yield from _calls.change(memory_id, text, data, metadata, expiration_date)
         return {"message": "Memory updated successfully!"}
 
     def delete(self, /, memory_id: str) -> Flow[dict[str, Any]]:

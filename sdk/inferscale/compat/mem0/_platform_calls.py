@@ -10,6 +10,7 @@ from inferscale import InvalidArgumentError
 from inferscale.compat._flow import Flow, call
 from inferscale.compat._refuse import only_known, refuse, refuse_given
 from inferscale.compat.mem0 import _calls, _pages, _shape
+from inferscale.compat.mem0._expiry import UNSET, expires_at
 from inferscale.compat.mem0._scope import ID_NAMES, read_scope
 
 _DEFAULT_LIMIT = 10
@@ -38,7 +39,6 @@ _REFUSED = {
 }
 _NO_UPDATE = {
     "timestamp": "memories carry the time at which they were changed",
-    "expiration_date": _calls.NO_EXPIRY,
 }
 
 
@@ -53,12 +53,14 @@ class PlatformCalls:
             raise InvalidArgumentError(f"add(filters=…) takes ids only, not {sorted(rest)}.")
         metadata = _calls.own_metadata(given.pop("metadata", None))
         infer = given.pop("infer", None)
+        until = expires_at(given.pop("expiration_date", None))
         result = yield from call(
             "add",
             _calls.check_messages(messages),
             **ids,
             metadata=metadata,
             infer=infer,
+            expires_at=until,
             **_calls.asked(**given),
         )
         return _shape.added(result.results)
@@ -121,10 +123,10 @@ class PlatformCalls:
         given = _options("update", None if text is not None else options, kwargs)
         metadata = _calls.one_of(metadata, given.pop("metadata", None), "metadata")
         text = _calls.one_of(text, given.pop("text", None), "text")
-        data = given.pop("data", None)
+        data, until = given.pop("data", None), given.pop("expiration_date", UNSET)
         given["timestamp"] = _calls.one_of(timestamp, given.get("timestamp"), "timestamp")
         only_known("update", _NO_UPDATE, given)
-        record = yield from _calls.change(memory_id, text, data, metadata)
+        record = yield from _calls.change(memory_id, text, data, metadata, until)
         return {**_shape.item(record), "text": record.memory}
 
     def delete(self, /, memory_id: str, delete_linked: bool = False) -> Flow[dict[str, Any]]:
@@ -170,7 +172,8 @@ class PlatformCalls:
         """Update one after the other; not all or none. Stops at the first that fails."""
         for each in memories:
             text, metadata = each.get("text"), each.get("metadata")
-            yield from _calls.change(each["memory_id"], text, each.get("data"), metadata)
+            until = each.get("expiration_date", UNSET)
+            yield from _calls.change(each["memory_id"], text, each.get("data"), metadata, until)
         return {"message": f"Successfully updated {len(memories)} memories"}
 
     def batch_delete(self, /, memories: Sequence[Mapping[str, Any]]) -> Flow[dict[str, Any]]:

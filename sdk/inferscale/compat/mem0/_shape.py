@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from inferscale import AddedMemory, HistoryRecord, MemoryRecord, SearchHit
+from inferscale.compat.mem0._expiry import expiration_date
 
 _PROMOTED = ("user_id", "agent_id", "run_id", "actor_id", "role")
-_OTHERS = ("attributed_to", "expiration_date")
 _EVENTS = {"NOOP": "NONE"}
+_LAST = {"EXPIRE": "DELETE"}
 
 
 def item(record: MemoryRecord, **score: float | None) -> dict[str, Any]:
@@ -25,9 +26,11 @@ def item(record: MemoryRecord, **score: float | None) -> dict[str, Any]:
         "created_at": record["created_at"],
         "updated_at": record["updated_at"],
     }
-    for name in (*_PROMOTED, *_OTHERS):
+    for name in _PROMOTED:
         if record.get(name) is not None:
             shown[name] = record[name]
+    if record.expires_at is not None:
+        shown["expiration_date"] = expiration_date(record.expires_at)
     return shown
 
 
@@ -77,7 +80,7 @@ def history(rows: Sequence[HistoryRecord], memory: MemoryRecord | None) -> list[
             "memory_id": row.memory_id,
             "old_memory": row.old_memory,
             "new_memory": row.new_memory,
-            "event": row.event,
+            "event": _LAST.get(row.event, row.event),
             "created_at": rows[0]["created_at"],
             "updated_at": row["created_at"],
             "is_deleted": row.is_deleted,

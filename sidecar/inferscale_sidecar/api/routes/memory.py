@@ -21,7 +21,11 @@ Reader = Annotated[core.Tenant, Depends(current_tenant)]
 Writer = Annotated[core.Tenant, Depends(writing_tenant)]
 
 
-class ListQuery(wire.Scope):
+class ItemQuery(wire.Wire, wire.Reading):
+    """Query of `GET /v1/memories/{id}`."""
+
+
+class ListQuery(wire.Scope, wire.Reading):
     """Query of `GET /v1/memories`."""
 
     limit: int = Field(default=100, ge=1, le=MAX_PAGE)
@@ -50,6 +54,8 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
             metadata=body.metadata,
             infer=body.infer,
             wait=not body.async_mode,
+            expires_at=body.expires_at,
+            ttl_s=body.ttl_s,
             idempotency_key=idempotency_key,
         )
         return _additions(added)
@@ -59,7 +65,11 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
         query: Annotated[ListQuery, Query()], tenant: Reader
     ) -> wire.ListResponse:
         page = await memory.list(
-            tenant, to_scope(query), limit=query.limit, before=read_cursor(query.cursor)
+            tenant,
+            to_scope(query),
+            limit=query.limit,
+            before=read_cursor(query.cursor),
+            show_expired=query.show_expired,
         )
         return wire.ListResponse(
             results=[to_wire(each) for each in page.memories],
@@ -93,14 +103,17 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
             threshold=body.threshold,
             filters=body.filters,
             ranking=to_ranking(body),
+            show_expired=body.show_expired,
         )
         return wire.SearchResponse(results=[_scored(hit, explain=body.explain) for hit in hits])
 
 
 def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
     @router.get("/v1/memories/{memory_id}")
-    async def get(memory_id: str, tenant: Reader) -> wire.Memory:
-        return to_wire(await memory.get(tenant, memory_id))
+    async def get(
+        memory_id: str, query: Annotated[ItemQuery, Query()], tenant: Reader
+    ) -> wire.Memory:
+        return to_wire(await memory.get(tenant, memory_id, show_expired=query.show_expired))
 
     @router.patch("/v1/memories/{memory_id}")
     async def update(memory_id: str, body: wire.UpdateRequest, tenant: Writer) -> wire.Memory:
@@ -110,6 +123,9 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
             text=body.text,
             metadata=body.metadata,
             clear_metadata="metadata" in body.model_fields_set and not body.metadata,
+            expires_at=body.expires_at,
+            ttl_s=body.ttl_s,
+            never_expires="expires_at" in body.model_fields_set and body.expires_at is None,
         )
         return to_wire(changed)
 
@@ -170,6 +186,7 @@ def _fields(memory: core.Memory) -> dict[str, Any]:
         "kind": memory.kind,
         "said_at": memory.said_at,
         "superseded_by": memory.superseded_by,
+        "expires_at": memory.expires_at,
         "created_at": memory.created_at,
         "updated_at": memory.updated_at,
     }

@@ -1,0 +1,236 @@
+"""The reading methods of both clients: one class blocks, the other awaits; the rest is the same.
+
+Owns signatures only; requests are made by `_operations`, several for one call by `_exchange`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from inferscale import _exchange, _operations
+from inferscale._dialect import one_limit
+from inferscale._handle import MemoryHandle
+from inferscale._results import ListResult, MemoryRecord, SearchResult
+from inferscale._transport import AsyncTransport, SyncTransport
+from inferscale.protocol.memory import SearchMode
+
+
+class ReadMethods:
+    """The part of `Memory` that finds what was remembered."""
+
+    _transport: SyncTransport
+
+    def get(self, memory_id: str, *, show_expired: bool = False) -> MemoryRecord | None:
+        """One memory, or None if there is none with this id."""
+        return self._transport.call(_operations.get(memory_id, show_expired=show_expired))
+
+    def get_all(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        top_k: int | None = None,
+        cursor: str | None = None,
+        show_expired: bool = False,
+        **mem0: Any,
+    ) -> ListResult:
+        """Memories of a scope, newest first: all, or one page if `limit` or `cursor` is given.
+
+        Args:
+            user_id, agent_id, run_id: whose memories; at least one, here or in `filters`.
+            filters: ids only, as in Mem0 2.x; anything else is refused.
+            limit, top_k: size of the page.
+            cursor: `next_cursor` of the page before.
+            show_expired: True for what has expired too, as long as it is not removed.
+        """
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        ids = _operations.list_scope(
+            scope=scope, filters=filters, show_expired=show_expired, extra=mem0
+        )
+        size = one_limit(None, limit=limit, top_k=top_k)
+        if size is None and cursor is None:
+            return self._transport.run(_exchange.list_all(ids, self._transport.policy))
+        return self._transport.call(_operations.list_page(ids, limit=size, cursor=cursor))
+
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
+        explain: bool | None = None,
+        show_expired: bool = False,
+        **mem0: Any,
+    ) -> SearchResult:
+        """Memories like `query`, best first. Ids may stand in `filters`, as in Mem0 2.x.
+
+        Args:
+            limit, top_k: at most so many (default 10).
+            threshold: least score, in [-1, 1].
+            filters: conditions on metadata.
+            mode: "hybrid" (meaning and shared words, the default), "dense" or "keyword".
+            diversity: 0 to 1; how much a hit loses for being like a better one.
+            recency_days: prefer what is new; after so many days the bonus is half.
+            explain: True to have each hit's `details` say what its score is made of.
+            show_expired: as in `get_all`.
+        """
+        operation = _operations.search(
+            query,
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            limit=one_limit(None, limit=limit, top_k=top_k),
+            threshold=threshold,
+            filters=filters,
+            ranking={
+                "mode": mode,
+                "diversity": diversity,
+                "recency_days": recency_days,
+                "explain": explain,
+            },
+            show_expired=show_expired,
+            extra=mem0,
+        )
+        return self._transport.call(operation)
+
+    def recall(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        k: int | None = None,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
+        max_tokens: int | None = None,
+        ttl_s: int | None = None,
+    ) -> MemoryHandle:
+        """Freeze pinned blocks and the memories for `query` into a handle, to attach to requests.
+
+        Args:
+            k: at most so many (default 20).
+            threshold, filters: as in `search`.
+            max_tokens: at most so many tokens of text: pinned blocks first, then the best.
+            ttl_s: seconds until the handle expires (default one day).
+        """
+        operation = _operations.recall(
+            query,
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            k=k,
+            threshold=threshold,
+            filters=filters,
+            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
+            max_tokens=max_tokens,
+            ttl_s=ttl_s,
+        )
+        return self._transport.call(operation)
+
+
+class AsyncReadMethods:
+    """The same for `AsyncMemory`."""
+
+    _transport: AsyncTransport
+
+    async def get(self, memory_id: str, *, show_expired: bool = False) -> MemoryRecord | None:
+        """As `Memory.get`."""
+        return await self._transport.call(_operations.get(memory_id, show_expired=show_expired))
+
+    async def get_all(
+        self,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        top_k: int | None = None,
+        cursor: str | None = None,
+        show_expired: bool = False,
+        **mem0: Any,
+    ) -> ListResult:
+        """As `Memory.get_all`."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        ids = _operations.list_scope(
+            scope=scope, filters=filters, show_expired=show_expired, extra=mem0
+        )
+        size = one_limit(None, limit=limit, top_k=top_k)
+        if size is None and cursor is None:
+            return await self._transport.run(_exchange.list_all(ids, self._transport.policy))
+        return await self._transport.call(_operations.list_page(ids, limit=size, cursor=cursor))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
+        explain: bool | None = None,
+        show_expired: bool = False,
+        **mem0: Any,
+    ) -> SearchResult:
+        """As `Memory.search`."""
+        operation = _operations.search(
+            query,
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            limit=one_limit(None, limit=limit, top_k=top_k),
+            threshold=threshold,
+            filters=filters,
+            ranking={
+                "mode": mode,
+                "diversity": diversity,
+                "recency_days": recency_days,
+                "explain": explain,
+            },
+            show_expired=show_expired,
+            extra=mem0,
+        )
+        return await self._transport.call(operation)
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        k: int | None = None,
+        threshold: float | None = None,
+        filters: Mapping[str, Any] | None = None,
+        mode: SearchMode | None = None,
+        diversity: float | None = None,
+        recency_days: float | None = None,
+        max_tokens: int | None = None,
+        ttl_s: int | None = None,
+    ) -> MemoryHandle:
+        """As `Memory.recall`."""
+        operation = _operations.recall(
+            query,
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            k=k,
+            threshold=threshold,
+            filters=filters,
+            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
+            max_tokens=max_tokens,
+            ttl_s=ttl_s,
+        )
+        return await self._transport.call(operation)
