@@ -52,6 +52,7 @@ class MemoryLine(Scope):
     actor_id: str | None = Field(default=None, max_length=MAX_ID_CHARS)
     metadata: dict[str, Any] | None = None
     said_at: AwareDatetime | None = None
+    expires_at: AwareDatetime | None = None
     created_at: AwareDatetime
     updated_at: AwareDatetime
     versions: list[VersionLine] = Field(min_length=1)
@@ -86,8 +87,8 @@ class ImportResponse(BaseModel):
 
     `memories` are new here; `unchanged` were here already; `differing` are here with other contents
     and stay as they are; `duplicates` have a text that their scope holds under another id;
-    `deleted` were deleted here and stay so unless `restore` was asked for; `invalid` could not be
-    stored and were left out, which must be asked for with `skip_invalid`.
+    `deleted` were deleted here and stay so unless `restore` was asked for, or have expired;
+    `invalid` could not be stored and were left out, which must be asked for with `skip_invalid`.
     """
 
     memories: int = 0

@@ -106,7 +106,7 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
     await stack.enter_async_context(_background(watch.run(), "engine-watch"))
     await stack.enter_async_context(_background(services.sweeper.run(), "expiry"))
     await stack.enter_async_context(_extracting(services.facts))
-    await stack.enter_async_context(_repeating(services.documents.run(), "expired documents"))
+    await stack.enter_async_context(_background(services.documents.run(), "expired documents"))
     url = f"http://{config.server.host}:{listener.getsockname()[1]}"
     injection = watch.readiness().parts.get("injection", "off")
     code = await on_ready(Running(url, host.client.base_url, host.client.model, injection))
@@ -180,17 +180,6 @@ async def _building(builder: Builder | None) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(work, name=name)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-@asynccontextmanager
-async def _repeating(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
     task = asyncio.create_task(work, name=name)
     try:
         yield

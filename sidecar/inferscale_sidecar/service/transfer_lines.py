@@ -53,6 +53,7 @@ def memory_line(moved: MovedMemory) -> wire.MemoryLine:
         actor_id=memory.actor_id,
         metadata=memory.metadata,
         said_at=memory.said_at,
+        expires_at=memory.expires_at,
         created_at=memory.created_at,
         updated_at=memory.updated_at,
         versions=versions,
@@ -89,6 +90,7 @@ def to_moved(line: wire.MemoryLine, *, tenant_id: str = "") -> MovedMemory:
         status=line.status,
         kind=line.kind,
         said_at=line.said_at,
+        expires_at=line.expires_at,
     )
     versions = [PastVersion(v.version, v.event, v.memory, v.created_at) for v in line.versions]
     return MovedMemory(memory, tuple(versions), _vector(line.vector))

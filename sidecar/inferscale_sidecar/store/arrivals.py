@@ -5,16 +5,18 @@ Owns what happens when they meet what is here: what is here stays as it is.
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, select, tuple_, union
+from sqlalchemy import delete, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Memory
-from inferscale_sidecar.store import arrival_links, quota
+from inferscale_sidecar.core import Limits, Memory, Moment
+from inferscale_sidecar.store import arrival_checks, arrival_links, expiry, quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import (
     batched,
+    is_there,
     next_seq,
     scope_digest,
     source_digest,
@@ -30,6 +32,7 @@ class SqlArrivals:
     """The writing half of `TransferPort`."""
 
     _db: Database
+    _clock: Callable[[], datetime]
     _limits: Limits
 
     async def import_memories(
@@ -41,12 +44,14 @@ class SqlArrivals:
         restore: bool = False,
         dry_run: bool = False,
     ) -> list[Outcome]:
+        how = (tenant_id, incoming, alias, restore, self._clock())
         if dry_run:
             async with self._db.read() as conn:
-                return (await _judge(conn, tenant_id, incoming, alias, restore)).outcomes
+                return (await _judge(conn, *how)).outcomes
         async with self._db.write() as conn:
             seq = await next_seq(conn, tenant_id)
-            found = await _judge(conn, tenant_id, incoming, alias, restore)
+            found = await _judge(conn, *how)
+            await _make_way(conn, tenant_id, found.rows, seq, how[-1])
             async with self._room(conn, tenant_id, found.rows):
                 await _insert(conn, found.rows, found.arrived, seq)
         return found.outcomes
@@ -91,13 +96,15 @@ async def _judge(
     incoming: Sequence[MovedMemory],
     alias: Callable[[str], str],
     restore: bool,
+    now: datetime,
 ) -> _Judged:
+    """What has expired, there or here, counts as deleted."""
     ids = [each.memory.id for each in incoming]
-    foreign = await _foreign(conn, tenant_id, ids)
+    foreign = await arrival_checks.foreign_ids(conn, tenant_id, ids)
     ids = [alias(each) if each in foreign else each for each in ids]
     rows = [_row(tenant_id, i, each.memory) for i, each in zip(ids, incoming, strict=True)]
-    known, gone = await _known(conn, tenant_id, ids)
-    texts = await _texts(conn, tenant_id, rows)
+    known, gone = await arrival_checks.known_rows(conn, tenant_id, ids, now)
+    texts = await arrival_checks.places(conn, tenant_id, rows, is_there(Moment(now)))
     judged = _Judged()
     for row, each in zip(rows, incoming, strict=True):
         if row["status"] == "source" and (row["scope_key"], row["text_hash"]) in texts:
@@ -106,7 +113,7 @@ async def _judge(
         fate: Fate = "new"
         if row["id"] in known:
             fate = "unchanged" if _is_same(known[row["id"]], row) else "differing"
-        elif row["id"] in gone and not restore:
+        elif each.memory.has_expired(now) or (row["id"] in gone and not restore):
             fate = "deleted"
         elif place in texts:
             fate = "duplicate"
@@ -119,49 +126,14 @@ async def _judge(
     return judged
 
 
-async def _foreign(conn: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> set[str]:
-    """Those of these ids that another tenant has, or had."""
-    found: set[str] = set()
-    for some in batched(ids):
-        live = select(memories.c.id).where(
-            memories.c.id.in_(some), memories.c.tenant_id != tenant_id
-        )
-        past = select(memory_versions.c.memory_id).where(
-            memory_versions.c.memory_id.in_(some), memory_versions.c.tenant_id != tenant_id
-        )
-        found |= set(await conn.scalars(union(live, past)))
-    return found
-
-
-async def _known(
-    conn: AsyncConnection, tenant_id: str, ids: Sequence[str]
-) -> tuple[dict[str, dict[str, Any]], set[str]]:
-    """The tenant's rows with these ids, and the ids that it has deleted."""
-    rows: dict[str, dict[str, Any]] = {}
-    gone: set[str] = set()
-    for some in batched(ids):
-        those = select(memories).where(memories.c.tenant_id == tenant_id, memories.c.id.in_(some))
-        rows |= {row.id: row._asdict() for row in await conn.execute(those)}
-        deleted = select(memory_versions.c.memory_id).where(
-            memory_versions.c.memory_id.in_(some), memory_versions.c.event == "DELETE"
-        )
-        gone |= set(await conn.scalars(deleted))
-    return rows, gone
-
-
-async def _texts(
-    conn: AsyncConnection, tenant_id: str, rows: Sequence[dict[str, Any]]
-) -> dict[tuple[str, str], str]:
-    """Ids of the memories that stand in the places (scope, text) of these rows."""
-    found: dict[tuple[str, str], str] = {}
-    place = tuple_(memories.c.scope_key, memories.c.text_hash)
-    for some in batched(rows, 100):
-        places = [(row["scope_key"], row["text_hash"]) for row in some]
-        query = select(memories.c.scope_key, memories.c.text_hash, memories.c.id).where(
-            memories.c.tenant_id == tenant_id, place.in_(places)
-        )
-        found |= {(key, digest): i for key, digest, i in await conn.execute(query)}
-    return found
+async def _make_way(
+    conn: AsyncConnection, tenant_id: str, rows: Sequence[dict[str, Any]], seq: int, now: datetime
+) -> None:
+    """Remove what has expired and would stand in the way of these rows, by its text or its id."""
+    expired = memories.c.expires_at <= now
+    ids = set((await arrival_checks.places(conn, tenant_id, rows, expired)).values())
+    ids |= {row["id"] for row in rows}
+    await expiry.remove_expired(conn, tenant_id, sorted(ids), seq=seq, now=now)
 
 
 def _row(tenant_id: str, memory_id: str, memory: Memory) -> dict[str, Any]:
@@ -183,6 +155,7 @@ def _row(tenant_id: str, memory_id: str, memory: Memory) -> dict[str, Any]:
         "role": memory.role,
         "actor_id": memory.actor_id,
         "said_at": memory.said_at,
+        "expires_at": memory.expires_at,
         "metadata": memory.metadata,
         "created_at": memory.created_at,
         "updated_at": memory.updated_at,

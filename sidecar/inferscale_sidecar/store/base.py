@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from inferscale_sidecar.core import BuildItem, Composition, KvItem, Memory, Moment, Scope, Tenant
+from inferscale_sidecar.core import BuildItem, KvItem, Memory, Moment, Scope, Tenant
 from inferscale_sidecar.store.block_port import BlockPort
 from inferscale_sidecar.store.document_port import DocumentPort
 from inferscale_sidecar.store.expiry_port import ExpiryPort
 from inferscale_sidecar.store.extraction_port import ExtractionPort
+from inferscale_sidecar.store.handle_port import HandlePort
 from inferscale_sidecar.store.limit_port import LimitPort
 from inferscale_sidecar.store.neighbour_port import NeighbourPort
 from inferscale_sidecar.store.records import (
@@ -186,20 +187,6 @@ class KvPort(Protocol):
 
     async def build_counts(self, tenant_id: str, fingerprint: str | None) -> BuildCounts:
         """The tenant's memories by KV state."""
-
-
-class HandlePort(Protocol):
-    """Compositions behind handles."""
-
-    async def put_handle(self, composition: Composition) -> None:
-        """Keep a composition until it expires."""
-
-    async def get_handle(self, tenant_id: str, handle_id: str) -> Composition | None:
-        """The composition without items deleted or updated since, and without blocks deleted or
-        detached since; None if unknown, foreign or expired, which look the same."""
-
-    async def count_handles(self, now: datetime) -> int:
-        """Number of handles that have not expired, of all tenants."""
 
 
 class TenantPort(LimitPort, Protocol):

@@ -54,7 +54,7 @@ async def drop_expired(
     left = {name: memory for name, memory in found.items() if not memory.has_expired(now)}
     keep = {*keep, *(memory.id for memory in left.values())}
     ids = [memory.id for memory in gone]
-    await _remove(conn, gone[0].tenant_id, ids, seq=seq, now=now, keep=keep)
+    await remove_expired(conn, gone[0].tenant_id, ids, seq=seq, now=now, keep=keep)
     return left
 
 
@@ -73,7 +73,7 @@ async def extend(
     return extended
 
 
-async def _remove(
+async def remove_expired(
     conn: AsyncConnection,
     tenant_id: str,
     ids: Sequence[str],
@@ -129,5 +129,5 @@ class SqlExpiry:
         for tenant_id, ids in by_tenant.items():
             async with self._db.write() as conn:
                 seq = await next_seq(conn, tenant_id)
-                removed += await _remove(conn, tenant_id, ids, seq=seq, now=until)
+                removed += await remove_expired(conn, tenant_id, ids, seq=seq, now=until)
         return removed

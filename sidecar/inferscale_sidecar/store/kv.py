@@ -245,12 +245,5 @@ async def _contexts(conn: AsyncConnection, condition: Any) -> dict[int, list[str
 
 
 def _to_kv_item(row: Any, context_ids: Sequence[str]) -> KvItem:
-    return KvItem(
-        memory_id=row.memory_id,
-        version=row.version,
-        tenant_id=row.tenant_id,
-        fingerprint=row.fingerprint,
-        key=row.key,
-        num_tokens=row.num_tokens,
-        context_ids=tuple(context_ids),
-    )
+    same = (row.memory_id, row.version, row.tenant_id, row.fingerprint, row.key, row.num_tokens)
+    return KvItem(*same, tuple(context_ids))

@@ -8,7 +8,6 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
-    Float,
     ForeignKey,
     Index,
     Integer,
@@ -32,6 +31,8 @@ from inferscale_sidecar.store.columns import (
 )
 from inferscale_sidecar.store.columns import metadata as metadata
 from inferscale_sidecar.store.document_schema import documents as documents
+from inferscale_sidecar.store.handle_schema import handle_items as handle_items
+from inferscale_sidecar.store.handle_schema import handles as handles
 
 meta = Table(
     "meta",
@@ -226,31 +227,6 @@ purges = Table(
     Column("key", String(64), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Index(None, "fingerprint", "key"),
-)
-
-handles = Table(
-    "handles",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("user_id", FOREIGN_ID),
-    Column("agent_id", FOREIGN_ID),
-    Column("run_id", FOREIGN_ID),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("expires_at", UtcDateTime, nullable=False),
-    Index(None, "expires_at"),
-)
-
-handle_items = Table(
-    "handle_items",
-    metadata,
-    Column("handle_id", ID, ForeignKey("handles.id", ondelete="CASCADE"), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("memory_id", ID, nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("score", Float(53), nullable=False),
-    PrimaryKeyConstraint("handle_id", "position"),
-    Index(None, "memory_id"),
 )
 
 idempotency = Table(

@@ -1,15 +1,16 @@
 """Reading a tenant out, page by page, in one read transaction. Owns no tables."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, literal, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Scope
+from inferscale_sidecar.core import Moment, Scope
 from inferscale_sidecar.store.database import Database
-from inferscale_sidecar.store.rows import BATCH, in_scope, to_memory, to_vector
+from inferscale_sidecar.store.rows import BATCH, in_scope, is_there, to_memory, to_vector
 from inferscale_sidecar.store.schema import embeddings, memories, memory_sources, memory_versions
 from inferscale_sidecar.store.transfer_port import (
     Link,
@@ -27,10 +28,12 @@ class SqlSnapshots:
     """The reading half of `TransferPort`."""
 
     _db: Database
+    _clock: Callable[[], datetime]
 
     @asynccontextmanager
     async def snapshot(self, tenant_id: str, scope: Scope | None) -> AsyncIterator[Snapshot]:
         its = memories.c.tenant_id == tenant_id if scope is None else in_scope(tenant_id, scope)
+        its &= is_there(Moment(self._clock()))
         async with self._db.read() as conn:
             yield SqlSnapshot(conn, its)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -298,3 +299,26 @@ async def test_what_is_no_export_is_refused(there: Place, content: bytes, reason
     with pytest.raises(InvalidInput) as caught:
         await there.take(content)
     assert reason in caught.value.message
+
+
+async def test_an_end_goes_along_and_what_has_expired_does_not(here: Place, there: Place) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=0.3)
+    later = soon + timedelta(days=1)
+    await here.memory.add(here.tenant, ALICE, "tea", infer=False, expires_at=soon)
+    await here.memory.add(here.tenant, ALICE, "milk", infer=False, expires_at=later)
+    before = await here.export()
+    await asyncio.sleep(0.4)
+    assert (await there.take(await here.export())).memories == 1
+    report = await there.take(before, restore=True)
+    assert (report.memories, report.unchanged, report.deleted) == (0, 1, 1)
+    assert [(m.text, m.expires_at) for m in await there.all()] == [("milk", later)]
+
+
+async def test_what_has_expired_here_does_not_stand_in_the_way(here: Place, there: Place) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=0.3)
+    await there.memory.add(there.tenant, ALICE, "tea", infer=False, expires_at=soon)
+    await here.memory.add(here.tenant, ALICE, "tea", infer=False)
+    await asyncio.sleep(0.4)
+    assert (await there.take(await here.export(), dry_run=True)).memories == 1
+    assert (await there.take(await here.export())).memories == 1
+    assert [memory.expires_at for memory in await there.all()] == [None]

@@ -1,17 +1,18 @@
 """Expiry in SQL: what has expired is nowhere, the sweep takes all of it, and nothing else."""
 
 import asyncio
-import sqlite3
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from inferscale_sidecar.core import KvItem, Memory, Moment, Scope
 from inferscale_sidecar.store import SqlStore
+from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Draft, IdempotencyKey, Removed
+from inferscale_sidecar.store.schema import metadata
 
 ALICE = Scope(user_id="alice")
 TENANT = "default"
@@ -94,8 +95,16 @@ async def test_kv_encoded_behind_what_has_expired_is_not_served_and_swept(
     assert await store.sweep_expired(clock.now, limit=9) == Removed(1, 0, embeddings=1)
 
 
+async def _everything(url: str) -> str:
+    database = Database(url)
+    async with database.read() as conn:
+        rows = [(await conn.execute(select(table))).all() for table in metadata.sorted_tables]
+    await database.close()
+    return str(rows)
+
+
 async def test_the_sweep_leaves_no_trace_of_the_text(
-    store: SqlStore, clock: Any, tmp_path: Path
+    store: SqlStore, clock: Any, database_url: str
 ) -> None:
     memory = await _add(store, "a secret word", clock.now + timedelta(seconds=10))
     await store.update_memory(
@@ -104,8 +113,7 @@ async def test_the_sweep_leaves_no_trace_of_the_text(
     await _add(store, "a public word", None)
     clock.advance(seconds=20)
     assert (await store.sweep_expired(clock.now, limit=9)).memories == 1
-    with sqlite3.connect(tmp_path / "memory.db") as conn:
-        dump = "\n".join(conn.iterdump())
+    dump = await _everything(database_url)
     assert "secret" not in dump and "hidden" not in dump and "public" in dump
 
 
