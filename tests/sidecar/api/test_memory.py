@@ -43,7 +43,7 @@ async def test_a_memorys_life(client: httpx.AsyncClient) -> None:
         ("UPDATE", "she likes tea", "she likes coffee"),
     ]
     receipt = {"deleted": 1, "kv_items": 0, "sources": 0, "embeddings": 1, "handle_items": 0}
-    assert (await client.delete(path)).json() == receipt
+    assert receipt.items() <= (await client.delete(path)).json().items()
     for method in ("GET", "DELETE"):
         assert (await client.request(method, path)).status_code == 404
     history = (await client.get(f"{path}/history")).json()["results"]
