@@ -1,6 +1,5 @@
 """Puts a sidecar together: which object gets which. No logic, no order of starting (`serve`)."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,30 +14,22 @@ from inferscale_sidecar.api.routes.health import Readiness
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
 from inferscale_sidecar.api.routes.quality import quality_router
 from inferscale_sidecar.api.routes.transfer import create_transfer_router
-from inferscale_sidecar.build.exact import LazyExactness
-from inferscale_sidecar.build.policy import STRICT_POLICY
-from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
-from inferscale_sidecar.build.queue import BuildQueue
-from inferscale_sidecar.build.window import WindowLimits
+from inferscale_sidecar.build.prefix import PrefixFinder
 from inferscale_sidecar.compose.frame import MemoryFrame
-from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.engine.base import Engine
-from inferscale_sidecar.engine.tokenizer import ChatTokenizer
-from inferscale_sidecar.engine.verdict import VerdictFile
-from inferscale_sidecar.errors import ConfigError, EngineUnavailable, Unsupported
+from inferscale_sidecar.errors import EngineUnavailable
 from inferscale_sidecar.extract import LlmExtractor
 from inferscale_sidecar.extract.chat_model import ChatModel, EngineChatModel, OpenAiChatModel
 from inferscale_sidecar.extract.judge import LlmJudge
+from inferscale_sidecar.lifecycle.builder import Builder, make_recorder
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.chat import ChatService
-from inferscale_sidecar.service.chat_metrics import MetricsRecorder
 from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.memory_facts import FactWriter
-from inferscale_sidecar.service.quality import QualityCheck
 from inferscale_sidecar.service.quality_gate import QualityGate
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.reconcile import Reconciler
@@ -47,23 +38,6 @@ from inferscale_sidecar.service.sweep import Sweeper
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.store import MemoryStore
-
-log = logging.getLogger(__name__)
-
-USES_BEFORE_EXACT = {"on": 1, "auto": 2}
-"""`auto`: a handle that was used twice is taken for one that an agent loops over."""
-
-
-@dataclass(frozen=True)
-class Builder:
-    """What turns memories into KV. There is none if injection is off or impossible."""
-
-    tokenizer: ChatTokenizer
-    lists: ListTokenizer
-    queue: BuildQueue
-    warmer: PrefixWarmer
-    gate: QualityGate
-    lazy: LazyExactness | None
 
 
 @dataclass(frozen=True)
@@ -81,48 +55,6 @@ class Services:
     transfer: TransferService
     gate: QualityGate | None
     sweeper: Sweeper
-
-
-def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
-    """What tells the metrics of chats and builds, by the name of the served model."""
-    return MetricsRecorder(metrics, lambda: engine.model)
-
-
-def make_builder(
-    config: Config,
-    store: MemoryStore,
-    engine: Engine,
-    metrics: Metrics,
-    load: Callable[[], ChatTokenizer],
-) -> Builder | None:
-    """The builder; None with a warning if this model's memory can only be served as text.
-
-    Args:
-        load: loads the model's tokenizer; takes seconds, so call this in a thread.
-    """
-    if not config.inject.enabled:
-        return None
-    try:
-        tokenizer = load()
-    except Unsupported as error:
-        log.warning("%s", error)
-        return None
-    lists = ListTokenizer.for_model(tokenizer)
-    warmer = PrefixWarmer(engine, ledger=store)
-    limits = _limits(config)
-    queue = BuildQueue(
-        store,
-        engine,
-        lists,
-        limits=limits,
-        on_connect=warmer.clear,
-        recorder=make_recorder(metrics, engine),
-    )
-    check = QualityCheck(engine, tokenizer, lists, limits)
-    gate = QualityGate(engine, check, VerdictFile(config.cache / "quality"))
-    uses = USES_BEFORE_EXACT.get(config.inject.lazy_exactness)
-    lazy = LazyExactness(engine, after_uses=uses) if uses else None
-    return Builder(tokenizer, lists, queue, warmer, gate, lazy)
 
 
 def make_chat_model(config: Config, engine: Engine) -> ChatModel:
@@ -158,20 +90,6 @@ def make_fact_writer(
         on_write=on_write,
         fingerprint=fingerprint,
     )
-
-
-def _limits(config: Config) -> WindowLimits:
-    """Raises `ConfigError` if the encode policy is not understood, or breaks the isolation."""
-    inject = config.inject
-    policy = inject.policy or (STRICT_POLICY if inject.strict_isolation else "")
-    limits = WindowLimits(items=inject.window_items, context=inject.previous_items, policy=policy)
-    if inject.strict_isolation and not limits.encode_policy.is_isolated:
-        raise ConfigError(
-            f"encode policy {policy!r} lets memories shape each other's KV, which "
-            "inject.strict_isolation forbids; unset one of the two, or use generic(m)",
-            param="inject.policy",
-        )
-    return limits
 
 
 def make_services(

@@ -9,8 +9,8 @@ from contextlib import suppress
 from inferscale_sidecar.api.routes.health import ReadyState
 from inferscale_sidecar.engine.selftest import SelfTestResult, self_test
 from inferscale_sidecar.errors import EngineUnavailable, SidecarError
+from inferscale_sidecar.lifecycle.builder import Builder
 from inferscale_sidecar.lifecycle.host import EngineHost
-from inferscale_sidecar.lifecycle.parts import Builder
 from inferscale_sidecar.metrics import Metrics
 
 log = logging.getLogger(__name__)

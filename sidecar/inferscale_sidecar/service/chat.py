@@ -6,14 +6,12 @@ text is the same whether items are injected or not; what is missing for injectio
 costs speed only.
 """
 
-import asyncio
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inferscale.protocol.chat import MemoryField, MemoryReport
+from inferscale.protocol.chat import MemoryField
 from inferscale.protocol.engine import inject_params
 from inferscale_sidecar.build.exact import LazyExactness, Rendering
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer, leading
@@ -33,15 +31,11 @@ from inferscale_sidecar.service.chat_fields import (
     take_memory,
     template_options,
 )
+from inferscale_sidecar.service.chat_outcome import ChatOutcome
 from inferscale_sidecar.service.chat_ports import ChatRecorder, KvLookup, Recall, Silent, Suspects
 from inferscale_sidecar.service.chat_report import (
-    NATIVE_HIT,
     MemoryPlan,
     ReportBook,
-    as_field,
-    engine_report_in,
-    report_of,
-    without_engine_report,
 )
 
 PATHS: Mapping[Endpoint, str] = {
@@ -91,11 +85,11 @@ class ChatService:
         lazy: LazyExactness | None = None,
     ) -> None:
         self._engine, self._recall, self._kv, self._frame = engine, recall, kv, frame
-        self._recorder, self._placement = recorder or Silent(), placement
-        self._finder, self._warmer, self._suspects = finder, warmer, suspects
-        self._lazy = lazy
+        self._placement, self._finder, self._warmer, self._lazy = placement, finder, warmer, lazy
         self.reports = ReportBook(engine)
-        self._background: set[asyncio.Task[None]] = set()
+        self._outcome = ChatOutcome(
+            self.reports, recorder or Silent(), warmer=warmer, suspects=suspects, lazy=lazy
+        )
 
     async def prepare(
         self, tenant: Tenant, endpoint: Endpoint, body: Mapping[str, Any]
@@ -216,16 +210,9 @@ class ChatService:
             answer: the engine's JSON body.
             seconds: from the client's request to now.
         """
-        plan = prepared.memory
-        if plan is None:
+        if prepared.memory is None:
             return answer
-        body = json.loads(answer)
-        usage = body.get("usage")
-        engine = engine_report_in(body)
-        report = report_of(plan, engine, usage) if engine else await self.reports.ask(plan, usage)
-        self._settle(tenant, plan, report)
-        self._recorder.duration(report.mode, seconds)
-        return encoded({**without_engine_report(body), "memory": as_field(report)})
+        return await self._outcome.whole(tenant, prepared.memory, answer, seconds)
 
     def finish_stream(
         self, tenant: Tenant, prepared: PreparedRequest, first_s: float, seconds: float
@@ -236,30 +223,5 @@ class ChatService:
             first_s: seconds from the client's request to the first chunk.
             seconds: to the last one.
         """
-        if (plan := prepared.memory) is not None:
-            task = asyncio.create_task(self._settle_later(tenant, plan, first_s, seconds))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
-
-    async def _settle_later(
-        self, tenant: Tenant, plan: MemoryPlan, first_s: float, seconds: float
-    ) -> None:
-        report = await self.reports.ask(plan)
-        self._settle(tenant, plan, report)
-        self._recorder.ttft(report.mode, first_s)
-        self._recorder.duration(report.mode, seconds)
-
-    def _settle(self, tenant: Tenant, plan: MemoryPlan, report: MemoryReport) -> None:
-        """Metrics, and the consequences of what the engine missed."""
-        self.reports.close(plan, report)
-        if report.tokens is not None:
-            for source, count in report.tokens.model_dump().items():
-                self._recorder.tokens(source, count)
-        if report.reason not in (None, NATIVE_HIT):
-            self._recorder.fallback(str(report.reason))
-        if report.reason == "prefix_not_captured" and self._warmer:
-            self._warmer.forget(tenant, plan.prefix_ids)
-        if self._lazy and plan.rendering and report.mode in ("injected", "partial"):
-            self._lazy.used(plan.rendering)
-        if report.reason == "items_missing" and self._suspects:
-            self._suspects.suspect(list(plan.keys))
+        if prepared.memory is not None:
+            self._outcome.streamed(tenant, prepared.memory, first_s, seconds)

@@ -1,18 +1,15 @@
 """Is injected memory as good as its text, on the model that is served? A short check by requests.
 
-Owns the made-up cases, the figures and the thresholds. Forces an answer token by token: each
-position is a request of its own for one token, behind the answer so far, with memory as text and
-with memory injected, so nothing but the engine's public API is needed. Invariant: it leaves nothing
-in the bank, and uses a tenant of its own that no memory belongs to.
+Owns the requests. Forces an answer token by token: each position is a request of its own for one
+token, behind the answer so far, with memory as text and with memory injected, so nothing but the
+engine's public API is needed. Invariant: it leaves nothing in the bank, and uses a tenant of its
+own that no memory belongs to.
 """
 
 import asyncio
-import math
-import random
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from inferscale.protocol.engine import inject_params
@@ -24,65 +21,11 @@ from inferscale_sidecar.core import BuildItem, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.errors import Conflict, Unsupported
+from inferscale_sidecar.service.quality_cases import Case, made_up
+from inferscale_sidecar.service.quality_figures import Position, QualityFigures, judge
 
-MAX_KL = 0.2
-MIN_TOP1 = 0.85
-MIN_KEPT = 0.8
-"""Thresholds: mean KL(text ‖ injected) in nats, share of positions with the same best token, share
-of the answers right with text that stay right. Policies that encode items alone miss all three on
-every model measured (docs/quality.md); the shipped ones are far inside."""
-MIN_RIGHT = 4
-"""With fewer right answers from the text, `MIN_KEPT` says nothing and is not applied."""
-CASES = 16
-ITEMS = 16
 TOP = 20
 AT_ONCE = 4
-_PEOPLE = ("Wren Quill", "Odile Farrow", "Bruno Tamm", "Yusuf Keld", "Petra Lorne", "Zadie Horne")
-_KINDS = (
-    ("{who} keeps the {x} in the attic.", "What does {who} keep in the attic?"),
-    ("{who} works as a {x}.", "What does {who} work as?"),
-    ("{who} grew up in {x}.", "Where did {who} grow up?"),
-    ("{who} adopted a {x} last spring.", "What animal did {who} adopt last spring?"),
-)
-_VALUES = (
-    ("violin", "ladder", "telescope", "saddle", "camera", "kite"),
-    ("baker", "lawyer", "nurse", "carpenter", "pilot", "teacher"),
-    ("Lisbon", "Cairo", "Oslo", "Lima", "Kyoto", "Dublin"),
-    ("parrot", "goat", "hamster", "donkey", "turtle", "rabbit"),
-)
-
-
-@dataclass(frozen=True)
-class QualityFigures:
-    """What was measured. `passed` is None if nothing was injected, so that nothing could be."""
-
-    passed: bool | None
-    detail: str
-    kl: float = math.nan
-    top1: float = math.nan
-    positions: int = 0
-    text_right: int = 0
-    injected_right: int = 0
-    cases: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Case:
-    question: str
-    answer: str
-    needle: str
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Position:
-    """One forced token: whether it is the one that matters, and what each arm would have said."""
-
-    is_needle: bool
-    token: str
-    text: Mapping[str, float]
-    injected: Mapping[str, float]
 
 
 class QualityCheck:
@@ -138,7 +81,7 @@ class _Run:
         self._engine, self._tokenizer, self._lists = engine, tokenizer, lists
         self._limits = limits
         self._tenant = Tenant("quality-check", "quality-check", secrets.token_bytes(32))
-        self._facts, self._cases = _made_up()
+        self._facts, self._cases = made_up()
         self._keys: dict[int, str] = {}
         self._stored: set[str] = set()
         self._gate = asyncio.Semaphore(AT_ONCE)
@@ -184,7 +127,7 @@ class _Run:
             self._keys |= {int(p.item.memory_id): p.capture.key for p in prompt.planned}
             done = len(items) - len(prompt.left_over)
 
-    async def _case(self, case: _Case) -> list[_Position]:
+    async def _case(self, case: Case) -> list[Position]:
         prompt, answer = self._prompt(case), self._tokenizer.encode(case.answer)
         needle = case.answer.rindex(case.needle)
         text_salt, injected_salt = secrets.token_hex(16), secrets.token_hex(16)
@@ -197,10 +140,10 @@ class _Run:
             if reason not in (None, "native_hit"):
                 self._declined.add(reason)
             token = f"token_id:{answer.ids[n]}"
-            found.append(_Position(start <= needle < end, token, text, injected))
+            found.append(Position(start <= needle < end, token, text, injected))
         return found
 
-    def _prompt(self, case: _Case) -> list[int]:
+    def _prompt(self, case: Case) -> list[int]:
         frame = self._lists.frame
         block = frame.render([self._facts[n] for n in case.order])
         if not self._tokenizer.has_chat_template:
@@ -211,7 +154,7 @@ class _Run:
         return list(self._tokenizer.encode(self._tokenizer.render(messages)).ids)
 
     async def _top(
-        self, ids: Sequence[int], salt: str, case: _Case | None = None
+        self, ids: Sequence[int], salt: str, case: Case | None = None
     ) -> tuple[dict[str, float], str | None]:
         """Top log-probabilities of the next token; with a case, behind its facts injected."""
         name = f"quality_{secrets.token_hex(12)}"
@@ -236,70 +179,3 @@ class _Run:
         report = await self._engine.report(name) if case else None
         reason = (report.reason if report else "no report") if case else None
         return answer["choices"][0]["logprobs"]["top_logprobs"][0], reason
-
-
-def judge(positions: Sequence[_Position]) -> QualityFigures:
-    """Figures and verdict over all positions of all cases."""
-    kl = sum(coarse_kl(p.text, p.injected) for p in positions) / len(positions)
-    same = [_best(p.text) == _best(p.injected) for p in positions]
-    top1 = sum(same) / len(same)
-    needles = [p for p in positions if p.is_needle]
-    right = [p for p in needles if _best(p.text) == p.token]
-    kept = [p for p in right if _best(p.injected) == p.token]
-    is_good = kl <= MAX_KL and top1 >= MIN_TOP1
-    if len(right) >= MIN_RIGHT:
-        is_good = is_good and len(kept) >= MIN_KEPT * len(right)
-    detail = (
-        f"KL to the text {kl:.3f} (at most {MAX_KL}), same best token {top1:.1%} (at least "
-        f"{MIN_TOP1:.0%}), {len(kept)} of {len(right)} right answers kept (at least {MIN_KEPT:.0%})"
-    )
-    return QualityFigures(
-        passed=is_good,
-        detail=detail,
-        kl=round(kl, 4),
-        top1=round(top1, 4),
-        positions=len(positions),
-        text_right=len(right),
-        injected_right=len(kept),
-        cases=len(needles),
-    )
-
-
-def coarse_kl(text: Mapping[str, float], injected: Mapping[str, float]) -> float:
-    """KL(text ‖ injected) in nats over the text's top tokens and one bucket for the rest.
-
-    Merging tokens can only lower a KL divergence, and a token that the other run does not list
-    counts with the least it lists, so this is a lower bound.
-    """
-    floor = min(injected.values())
-    total, left_text, left_injected = 0.0, 1.0, 1.0
-    for token, log_p in text.items():
-        log_q = injected.get(token, floor)
-        total += math.exp(log_p) * (log_p - log_q)
-        left_text -= math.exp(log_p)
-        left_injected -= math.exp(log_q)
-    left_text, left_injected = max(left_text, 1e-9), max(left_injected, 1e-9)
-    return max(0.0, total + left_text * math.log(left_text / left_injected))
-
-
-def _best(top: Mapping[str, float]) -> str:
-    return max(top, key=lambda token: top[token])
-
-
-def _made_up() -> tuple[list[str], list[_Case]]:
-    """Facts as they are built, and questions about some of them among others in another order."""
-    draw = random.Random(7)
-    told = [
-        (fact.format(who=who, x=value), question.format(who=who), value)
-        for (fact, question), values in zip(_KINDS, _VALUES, strict=True)
-        for who, value in zip(_PEOPLE, values, strict=True)
-    ]
-    draw.shuffle(told)
-    facts = [fact for fact, _, _ in told]
-    cases = []
-    for n in draw.sample(range(len(told)), CASES):
-        others = draw.sample([m for m in range(len(told)) if m != n], ITEMS - 1)
-        fact, question, value = told[n]
-        order = tuple(draw.sample([n, *others], ITEMS))
-        cases.append(_Case(question, answer=fact, needle=value, order=order))
-    return facts, cases

@@ -7,7 +7,8 @@ import logging
 
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.verdict import VerdictFile
-from inferscale_sidecar.service.quality import QualityCheck, QualityFigures
+from inferscale_sidecar.service.quality import QualityCheck
+from inferscale_sidecar.service.quality_figures import QualityFigures
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,9 @@ from inferscale_sidecar.build.window import WindowLimits
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.engine.verdict import VerdictFile
 from inferscale_sidecar.errors import EngineUnavailable, Unsupported
-from inferscale_sidecar.service.quality import (
-    CASES,
-    MAX_KL,
-    QualityCheck,
-    QualityFigures,
-    coarse_kl,
-)
+from inferscale_sidecar.service.quality import QualityCheck
+from inferscale_sidecar.service.quality_cases import CASES
+from inferscale_sidecar.service.quality_figures import MAX_KL, QualityFigures, coarse_kl
 from inferscale_sidecar.service.quality_gate import QualityGate
 
 Answer = Callable[[bool], dict[str, float]]
