@@ -12,6 +12,7 @@ from benchmarks._sidecar import Sidecar
 
 from inferscale import Memory
 from inferscale_sidecar.core import KvItem, Tenant
+from inferscale_sidecar.engine.client import bank_name
 from inferscale_sidecar.store import SqlStore
 
 USER = "bench"
@@ -40,7 +41,7 @@ def read_stored(sidecar: Sidecar, memory: Memory, user_id: str = USER) -> Stored
     Raises:
         SystemExit: some are not.
     """
-    fingerprint = str(sidecar.engine_status()["fingerprint"])
+    fingerprint = bank_name(sidecar.engine_status())
     records = memory.get_all(user_id=user_id).results
     versions = [(record.id, record.version) for record in records]
     tenant, known = asyncio.run(_read(sidecar.store_url, fingerprint, versions))

@@ -77,7 +77,7 @@ class ControlPlane:
             case "POST", ["items", "query"]:
                 return self._query(_keys(await _json(receive)))
             case "POST", ["items", "delete"]:
-                return self._delete(_keys(await _json(receive)))
+                return self._delete(await _json(receive))
             case "POST", ["injection"]:
                 return self._switch(await _json(receive))
         raise _Problem(404, f"no such operation: {scope['method']} {scope['path']}")
@@ -115,6 +115,7 @@ class ControlPlane:
             "inferscale_version": __version__,
             "model": config.model_config.model,
             "fingerprint": settings.fingerprint,
+            "bank_id": settings.bank_id if banks else None,
             "injection": switch,
             "block_size": config.cache_config.block_size,
             "max_model_len": config.model_config.max_model_len,
@@ -150,10 +151,12 @@ class ControlPlane:
         rest = pending.difference(present)
         return {"present": present, "pending": [key for key in keys if key in rest]}
 
-    def _delete(self, keys: list[str]) -> dict[str, Any]:
+    def _delete(self, body: Any) -> dict[str, Any]:
+        is_all = isinstance(body, dict) and body.get("all") is True
+        keys = [] if is_all else _keys(body)
         deleted = 0
         for bank in self._banks():
-            deleted = max(deleted, bank.retire(keys))
+            deleted = max(deleted, bank.retire(bank.keys() if is_all else keys))
             bank.purge()
         return {"deleted": deleted}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from inferscale.protocol.engine import SECRET_ENV
 from inferscale_vllm.bank import Bank, open_bank
+from inferscale_vllm.bank.identity import bank_id
 from inferscale_vllm.fingerprint import fingerprint
 
 DEFAULT_BANK_SIZE_BYTES = 8 * 2**30
@@ -89,6 +90,11 @@ class Settings:
             fingerprint=self.fingerprint,
             tenant_share=self.bank_tenant_share,
         )
+
+    @property
+    def bank_id(self) -> str:
+        """Tells this bank from others of the same fingerprint."""
+        return bank_id(self.bank_path(0).parent)
 
     @property
     def state_path(self) -> Path:

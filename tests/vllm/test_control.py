@@ -1,6 +1,7 @@
 """The control plane answers only who knows the secret, and never hides vLLM's own routes."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +87,25 @@ async def test_items_are_seen_and_retired(http: httpx.AsyncClient, settings: Set
         "present": [],
         "pending": [OTHER],
     }
+
+
+async def test_all_items_go_at_once(http: httpx.AsyncClient, settings: Settings) -> None:
+    put(settings, KEY)
+    put(settings, OTHER)
+    gone = await http.post("/inferscale/items/delete", json={"all": True})
+    assert gone.json() == {"deleted": 2}
+    asked = {"keys": [KEY, OTHER]}
+    left = await http.post("/inferscale/items/query", json=asked)
+    assert left.json()["present"] == []
+
+
+async def test_a_bank_keeps_its_name_and_another_has_another(
+    http: httpx.AsyncClient, settings: Settings, tmp_path: Path
+) -> None:
+    names = [(await http.get("/inferscale/status")).json()["bank_id"] for _ in range(2)]
+    assert names[0] == names[1] == settings.bank_id and len(names[0]) == 16
+    assert replace(settings, root=tmp_path / "elsewhere").bank_id != names[0]
+    assert [path.name for path in settings.bank_path(0).parent.glob("id*")] == ["id"]
 
 
 @pytest.mark.parametrize("body", ["[]", '{"keys": ["xyz"]}', '{"keys": 5}', "not json"])

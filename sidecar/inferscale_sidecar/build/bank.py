@@ -4,12 +4,41 @@ Owns the two-way comparison, not the building. Invariant: a purge is finished in
 after the bank has dropped the key, so a crash between the two repeats it and loses none.
 """
 
+import logging
+import time
 from collections.abc import Iterable
 
 from inferscale_sidecar.build.ports import BuildStore
 from inferscale_sidecar.engine.base import Engine
 
+log = logging.getLogger(__name__)
+
 BATCH = 500
+BIND_EVERY_S = 3600.0
+
+
+class Binder:
+    """Says which bank is in use: at the first contact, and every hour."""
+
+    def __init__(self, store: BuildStore, engine: Engine) -> None:
+        self._store, self._engine = store, engine
+        self._bound: tuple[str, float] = ("", 0.0)
+
+    async def bind(self, fingerprint: str) -> None:
+        """A bank that was given up meanwhile is emptied: nobody kept account of what should have
+        left it.
+
+        Raises:
+            EngineUnavailable: it may not be emptied yet; bind again.
+        """
+        name, until = self._bound
+        if name == fingerprint and time.monotonic() < until:
+            return
+        if await self._store.bind_bank(fingerprint):
+            count = await self._engine.clear()
+            await self._store.bank_emptied(fingerprint)
+            log.warning("the bank %s was away for long; %d items left it", fingerprint, count)
+        self._bound = (fingerprint, time.monotonic() + BIND_EVERY_S)
 
 
 async def purge(store: BuildStore, engine: Engine, fingerprint: str) -> int:

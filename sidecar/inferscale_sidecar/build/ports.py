@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from inferscale_sidecar.core import Tenant
+from inferscale_sidecar.store.bank_port import BankPort
 from inferscale_sidecar.store.base import KvPort
 from inferscale_sidecar.store.neighbour_port import NeighbourPort
 
 
-class BuildStore(KvPort, NeighbourPort, Protocol):
+class BuildStore(KvPort, BankPort, NeighbourPort, Protocol):
     """Durable state of builds; every method is one transaction."""
 
     async def get_tenant(self, tenant_id: str) -> Tenant | None: ...

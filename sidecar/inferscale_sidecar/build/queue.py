@@ -20,7 +20,7 @@ from inferscale_sidecar.build.window_job import ItemId, WindowJob
 from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.core import BuildItem
 from inferscale_sidecar.engine.base import Engine
-from inferscale_sidecar.errors import EngineUnavailable, Unsupported
+from inferscale_sidecar.errors import Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class BuildQueue:
         self._recorder = recorder or Silent()
         self._job = WindowJob(store, engine, lists, self._recorder)
         self._fingerprint: str | None = None
+        self._binder = bank.Binder(store, engine)
         self._suspects: set[str] = set()
         self._grown: set[tuple[str, str]] = set()  # (tenant id, owner) that new items came to
         self._in_flight: dict[asyncio.Task[None], frozenset[ItemId]] = {}
@@ -134,7 +135,7 @@ class BuildQueue:
             try:
                 await self._work()
                 failures, self._last_error = 0, None
-            except (EngineUnavailable, Unsupported) as error:
+            except (Unavailable, Unsupported) as error:
                 failures = self._note(error, failures)
             except Exception as error:
                 log.exception("build round failed; trying again")
@@ -158,7 +159,8 @@ class BuildQueue:
         """One round: connect, purge, build until nothing is pending."""
         status = await self._engine.status()
         self._recorder.bank(status.get("bank") or {}, status.get("counters") or {})
-        fingerprint = str(status["fingerprint"])
+        fingerprint = self._engine.fingerprint
+        await self._binder.bind(fingerprint)
         if fingerprint != self._fingerprint:
             await self._connect(fingerprint, status)
         suspects, self._suspects = self._suspects, set()

@@ -109,7 +109,10 @@ class Engine(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Name of the bank's namespace. Raises `EngineUnavailable` before the first `status`."""
+        """Name of the engine's bank: of its model's namespace, and which of those with it.
+
+        Raises `EngineUnavailable` before the first `status`.
+        """
         ...
 
     async def status(self) -> dict[str, Any]:
@@ -141,6 +144,10 @@ class Engine(Protocol):
 
     async def delete(self, keys: Sequence[str]) -> int:
         """Drops items from the bank; returns how many were there."""
+        ...
+
+    async def clear(self) -> int:
+        """Drops all items from the bank; returns how many there were."""
         ...
 
     async def report(self, request_id: str) -> EngineReport | None:

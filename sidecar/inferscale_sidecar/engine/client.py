@@ -86,7 +86,8 @@ class EngineClient:
 
     @property
     def fingerprint(self) -> str:
-        return str(self._known("fingerprint"))
+        self._known("fingerprint")
+        return bank_name(self._status or {})
 
     def _known(self, name: str) -> Any:
         if self._status is None:
@@ -143,6 +144,10 @@ class EngineClient:
 
     async def delete(self, keys: Sequence[str]) -> int:
         answer = await self._control("POST", "/inferscale/items/delete", {"keys": list(keys)})
+        return int((answer or {}).get("deleted", 0))
+
+    async def clear(self) -> int:
+        answer = await self._control("POST", "/inferscale/items/delete", {"all": True})
         return int((answer or {}).get("deleted", 0))
 
     async def report(self, request_id: str) -> EngineReport | None:
@@ -224,6 +229,12 @@ class _HttpResponse:
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def bank_name(status: Mapping[str, Any]) -> str:
+    """`Engine.fingerprint` from a connector's status; older connectors have no name for a bank."""
+    bank = status.get("bank_id")
+    return f"{status['fingerprint']}@{bank}" if bank else str(status["fingerprint"])
 
 
 _JSON = {"content-type": "application/json", "accept-encoding": "identity"}

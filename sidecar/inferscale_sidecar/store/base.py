@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from inferscale_sidecar.core import BuildItem, KvItem, Memory, Moment, Scope, Tenant
+from inferscale_sidecar.store.bank_port import BankPort
 from inferscale_sidecar.store.block_port import BlockPort
 from inferscale_sidecar.store.document_port import DocumentPort
 from inferscale_sidecar.store.expiry_port import ExpiryPort
@@ -35,7 +36,7 @@ from inferscale_sidecar.store.transfer_port import TransferPort
 
 
 class MemoryPort(Protocol):
-    """Memories and their versions. `fingerprint` names the engine whose KV state is shown."""
+    """Memories and their versions. `fingerprint` names the bank whose KV state is shown."""
 
     async def add_memories(
         self,
@@ -222,6 +223,7 @@ class MemoryStore(
     ExtractionPort,
     ExpiryPort,
     KvPort,
+    BankPort,
     NeighbourPort,
     BlockPort,
     HandlePort,

@@ -21,7 +21,7 @@ from inferscale_sidecar.store.block_tables import (
 )
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Removed
-from inferscale_sidecar.store.rows import next_seq, scope_digest
+from inferscale_sidecar.store.rows import lock_tenants, next_seq, scope_digest
 from inferscale_sidecar.store.schema import purges
 
 
@@ -144,6 +144,8 @@ class SqlBlocks:
     ) -> None:
         now, wanted = self._clock(), set(block_ids)
         async with self._db.write() as conn:
+            whose = select(blocks.c.tenant_id).where(blocks.c.id.in_(wanted)).distinct()
+            await lock_tenants(conn, (await conn.scalars(whose)).all())
             live = set(await conn.scalars(select(blocks.c.id).where(blocks.c.id.in_(wanted))))
             if live != wanted:
                 rows = [{"fingerprint": fingerprint, "key": k, "created_at": now} for k in keys]

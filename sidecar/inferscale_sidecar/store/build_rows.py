@@ -64,8 +64,7 @@ async def clear(conn: AsyncConnection, items: Sequence[KvItem]) -> None:
     )
 
 
-async def reset_building(conn: AsyncConnection, now: datetime) -> None:
-    """After a start nothing is being built: what a crash interrupted is queued again."""
-    await conn.execute(
-        update(builds).where(builds.c.state == "building").values(state="queued", updated_at=now)
-    )
+async def reset_building(conn: AsyncConnection, fingerprint: str, now: datetime) -> None:
+    """At the first contact nothing is being built: what a crash interrupted is queued again."""
+    its = (builds.c.fingerprint == fingerprint) & (builds.c.state == "building")
+    await conn.execute(update(builds).where(its).values(state="queued", updated_at=now))

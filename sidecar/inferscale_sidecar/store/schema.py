@@ -182,6 +182,14 @@ embeddings = Table(
     Column("vector", LargeBinary, nullable=False),  # float32, little endian
 )
 
+banks = Table(
+    "banks",
+    metadata,
+    Column("fingerprint", String(128), primary_key=True),
+    Column("seen_at", UtcDateTime, nullable=False),
+    Column("given_up_at", UtcDateTime),
+)
+
 kv_items = Table(
     "kv_items",
     metadata,

@@ -9,8 +9,9 @@ from sqlalchemy import insert, select
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import ConfigError
-from inferscale_sidecar.store import build_rows, migrations
+from inferscale_sidecar.store import migrations
 from inferscale_sidecar.store.arrivals import SqlArrivals
+from inferscale_sidecar.store.banks import SqlBanks
 from inferscale_sidecar.store.blocks import SqlBlocks
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.documents import SqlDocuments
@@ -46,6 +47,7 @@ class SqlStore(
     SqlExtractions,
     SqlExpiry,
     SqlKv,
+    SqlBanks,
     SqlNeighbours,
     SqlBlocks,
     SqlHandles,
@@ -100,7 +102,6 @@ class SqlStore(
             if known is None:
                 row = new_tenant(DEFAULT_TENANT, DEFAULT_TENANT, now)
                 await conn.execute(insert(tenants).values(row))
-            await build_rows.reset_building(conn, now)
 
     async def bind_embedder(self, name: str, dim: int) -> None:
         wanted = f"{name} ({dim} dimensions)"

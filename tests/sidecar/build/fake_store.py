@@ -16,6 +16,7 @@ class FakeStore:
         self.failures: dict[tuple[str, int], list[str]] = {}
         self.purges: list[str] = []
         self.marked: list[BuildItem] = []
+        self.given_up: set[str] = set()
         self.prefixes: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
 
     def add(self, *texts: str, owner: str = "user:alice", tenant: str = "acme") -> list[BuildItem]:
@@ -46,6 +47,12 @@ class FakeStore:
 
     async def get_tenant(self, tenant_id: str) -> Tenant | None:
         return TENANTS.get(tenant_id)
+
+    async def bind_bank(self, fingerprint: str) -> bool:
+        return fingerprint in self.given_up
+
+    async def bank_emptied(self, fingerprint: str) -> None:
+        self.given_up.discard(fingerprint)
 
     async def pending_builds(self, fingerprint: str, *, limit: int) -> list[BuildItem]:
         waiting = [

@@ -176,7 +176,18 @@ async def test_another_fingerprint_builds_everything_anew():
         await settled(queue)
         engine.fingerprint = "fp-2"
         await settled(queue)
-    assert {fp for _, _, fp in store.kv} == {"fp-1", "fp-2"}
+    assert {fp for _, _, fp in store.kv} == {"fp-1@bank-1", "fp-2@bank-1"}
+
+
+async def test_a_bank_that_was_given_up_is_emptied_before_it_is_used():
+    engine, store = FakeEngine(), FakeStore()
+    engine.bank["ab" * 32] = (1, 2)  # deleted while nobody kept account of this bank
+    store.given_up.add("fp-1@bank-1")
+    async with running(engine, store) as queue:
+        store.add("Likes tea.")
+        await settled(queue)
+    assert store.keys() == set(engine.bank) and len(store.kv) == 1
+    assert not store.given_up
 
 
 async def test_a_missed_key_is_looked_for_and_built_again():

@@ -67,11 +67,11 @@ async def test_fidelity_is_a_field_of_each_request(stage: Stage, http):
 
 async def test_only_leading_items_with_kv_are_asked_for(stage: Stage, http):
     await stage.remember(*FACTS)
-    del stage.store.kv["m0003", 1, "fp-1"]
+    del stage.store.kv["m0003", 1, "fp-1@bank-1"]
     report = (await http.post(CHAT, json=ask({"handle": "mh_acme"}))).json()["memory"]
     assert (report["mode"], report["reason"]) == ("partial", "items_missing")
     sent = stage.engine.bodies[-1]["kv_transfer_params"]["inferscale"]["items"]
-    assert sent == [stage.store.kv[f"m000{n}", 1, "fp-1"].key for n in range(3)]
+    assert sent == [stage.store.kv[f"m000{n}", 1, "fp-1@bank-1"].key for n in range(3)]
 
 
 async def test_with_nothing_built_the_text_is_served(stage: Stage, http):

@@ -34,7 +34,7 @@ async def test_what_the_engine_keeps_of_a_block_is_written_down(stage: Stage, ht
     for _ in range(2):
         await http.post(CHAT, json=ask({"handle": "mh_acme"}))
     ((fingerprint, ids, keys),) = stage.store.prefixes
-    assert (fingerprint, ids, len(keys)) == ("fp-1", ("block-1",), 1)
+    assert (fingerprint, ids, len(keys)) == ("fp-1@bank-1", ("block-1",), 1)
 
 
 async def test_a_changed_block_is_another_prefix(stage: Stage, http):

@@ -34,6 +34,7 @@ class FakeEngine:
         self.requests: list[Request] = []
         self.builds: list[Build] = []
         self.fingerprint = "fp-1"
+        self.bank_id: str | None = "bank-1"
         self.enabled = True
         self.is_down = False
         self.has_connector = True
@@ -93,7 +94,8 @@ class FakeEngine:
             case ["items", "query"]:
                 return JSONResponse(self._query(body["keys"]))
             case ["items", "delete"]:
-                gone = [k for k in body["keys"] if self.bank.pop(k, None)]
+                keys = list(self.bank) if body.get("all") else body["keys"]
+                gone = [k for k in keys if self.bank.pop(k, None)]
                 return JSONResponse({"deleted": len(gone)})
             case ["injection"]:
                 self.enabled = body["enabled"]
@@ -110,6 +112,7 @@ class FakeEngine:
         return {
             "protocol": PROTOCOL_VERSION,
             "fingerprint": self.fingerprint,
+            "bank_id": self.bank_id,
             "model": "/models/demo",
             "injection": {"enabled": self.enabled, "reason": None},
             "block_size": 16,

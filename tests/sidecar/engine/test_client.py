@@ -19,10 +19,26 @@ async def test_status_tells_the_served_name_and_whether_injection_is_on():
         with pytest.raises(EngineUnavailable, match="not answered yet"):
             _ = client.model
         await client.status()
-        assert (client.model, client.fingerprint) == ("demo", "fp-1")
+        assert (client.model, client.fingerprint) == ("demo", "fp-1@bank-1")
         assert client.is_ready and client.can_inject
         await client.set_injection(False, "for a test")
         assert not engine.enabled and not client.can_inject
+
+
+async def test_a_connector_that_names_no_bank_is_known_by_its_model():
+    engine = FakeEngine()
+    engine.bank_id = None
+    async with engine.client() as client:
+        await client.status()
+        assert client.fingerprint == "fp-1"
+
+
+async def test_a_bank_is_emptied():
+    engine = FakeEngine()
+    engine.bank |= {KEY: (1, 2), "cd" * 32: (3,)}
+    async with engine.client() as client:
+        assert await client.clear() == 2
+    assert engine.bank == {}
 
 
 async def test_items_are_queried_and_deleted():

@@ -111,7 +111,9 @@ async def test_what_a_crash_interrupted_is_queued_again(store: SqlStore) -> None
     await _add(store, "b")
     await store.mark_building(ENGINE, await store.pending_builds(ENGINE, limit=9))
     assert await store.build_counts(TENANT, ENGINE) == BuildCounts(building=1)
-    await store.start()
+    await store.bind_bank("another")
+    assert await store.build_counts(TENANT, ENGINE) == BuildCounts(building=1)
+    await store.bind_bank(ENGINE)
     assert await store.build_counts(TENANT, ENGINE) == BuildCounts(queued=1)
 
 
