@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,11 @@ class EngineProcess:
         folder: Path,
         *,
         bank_dir: Path | None = None,
+        bank_options: Mapping[str, Any] | None = None,
         flags: Sequence[str] = (),
     ) -> None:
         self.bank_dir = bank_dir or folder / "bank"
+        self._bank_options = bank_options or {}
         self.log_path = folder / "engine.log"
         self._port = _free_port()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
@@ -109,6 +111,7 @@ class EngineProcess:
                 "bank_dir": str(self.bank_dir),
                 "bank_size_bytes": 2**30,
                 "verify_writes": True,
+                **self._bank_options,
             },
         }
         middleware = ["--middleware", "inferscale_vllm.control.ControlPlane"]
