@@ -113,6 +113,9 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
         rank = get_world_group().rank_in_group
         settings = self._settings
         bank = settings.open_bank(rank)
+        layout = {"dtype": str(dtype), "token_shape": list(layers.token_shape)}
+        bank.file.claim("layout", layout, "written with another layout of KV")
+        bank.file.write_note("model", str(self._vllm_config.model_config.model))
         worker = Worker(
             layers=layers,
             rope=rope,

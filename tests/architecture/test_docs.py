@@ -34,6 +34,10 @@ COMMANDS = (
     "keys revoke",
     "export",
     "import",
+    "bank stats",
+    "bank verify",
+    "bank compact",
+    "bank purge",
 )
 
 

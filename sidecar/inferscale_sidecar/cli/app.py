@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from inferscale_sidecar.cli.bank_commands import add_bank_commands
 from inferscale_sidecar.cli.flags import (
     ApiKey,
     ConfigFile,
@@ -40,6 +41,7 @@ tenants = typer.Typer(help="Tenants, straight in the database.", no_args_is_help
 app.add_typer(tenants, name="tenants")
 
 add_transfer_commands(app)
+add_bank_commands(app)
 add_mcp_command(app)
 
 

@@ -98,6 +98,8 @@ class EngineConfig(_Section):
     """Folder of the KV bank. Unset: `bank` in the cache folder. Derived data: safe to delete."""
     bank_size_bytes: ByteSize = Field(default=8 * 2**30, ge=64 * 2**20)
     """Most the bank may take on disk; accepts `8GiB`."""
+    bank_tenant_share: float = Field(default=1, gt=0, le=1)
+    """Most of the bank that one tenant may take; above it, its own oldest items make room."""
     cpu_kv_space_gib: int = Field(default=2, ge=1)
     """KV cache of a vLLM on CPU (`VLLM_CPU_KVCACHE_SPACE`)."""
     start_timeout_s: Seconds = 900

@@ -121,5 +121,6 @@ def _kv_transfer(config: Config) -> dict[str, object]:
         "kv_connector_extra_config": {
             "bank_dir": str(config.bank_dir),
             "bank_size_bytes": config.engine.bank_size_bytes,
+            "bank_tenant_share": config.engine.bank_tenant_share,
         },
     }

@@ -27,7 +27,7 @@ class BankRefused(Exception):
 
 
 class BankFile:
-    """An open file. `tables` are LMDB's handles by name.
+    """An open file. `tables`: LMDB's handles by name; `was_alone`: nobody else had it open.
 
     Args:
         path: its folder; made if missing.
@@ -43,7 +43,7 @@ class BankFile:
         self.path = path
         self._lock = os.open(path / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         self._limit_bytes = limit_bytes
-        self.is_alone = self._take_alone()
+        self.is_alone = self.was_alone = self._take_alone()
         if not self.is_alone:
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         self._open()
@@ -91,7 +91,7 @@ class BankFile:
 
     def _check_format(self) -> None:
         found = self.note("format")
-        if found is None and self.is_alone:
+        if found is None and self.is_alone and self._limit_bytes:
             with self.env.begin(write=True) as txn:
                 for name in TABLES:  # a file from before formats had a number, or a new one
                     txn.drop(self.tables[name], delete=False)
