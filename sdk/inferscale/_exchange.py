@@ -14,6 +14,7 @@ import httpx
 from pydantic import ValidationError
 
 from inferscale import _operations
+from inferscale._listing import Listing, list_page
 from inferscale._operation import Operation
 from inferscale._results import BuildStatus, ListResult
 from inferscale._retry import RetryPolicy
@@ -103,11 +104,11 @@ def every_page(
         cursor = page.next_cursor
 
 
-def list_all(scope: dict[str, str], policy: RetryPolicy) -> Flow[ListResult]:
-    """All pages of a scope as one."""
+def list_all(listing: Listing, policy: RetryPolicy) -> Flow[ListResult]:
+    """All pages of a list as one."""
 
     def page_at(cursor: str | None) -> Operation[Any]:
-        return _operations.list_page(scope, limit=PAGE_SIZE, cursor=cursor)
+        return list_page(listing, limit=PAGE_SIZE, cursor=cursor)
 
     results, total = yield from every_page(page_at, policy)
     return ListResult(results=results, total=total)

@@ -13,6 +13,7 @@ import httpx
 
 from inferscale._dialect import Scope, reject_unsupported, scope_ids, split_filters
 from inferscale._handle import MemoryHandle, create_handle
+from inferscale._listing import reading
 from inferscale._messages import Messages, memory_messages
 from inferscale._operation import Operation, reads
 from inferscale._results import (
@@ -21,7 +22,6 @@ from inferscale._results import (
     DeleteResult,
     DeleteWhereResult,
     HistoryRecord,
-    ListResult,
     MemoryRecord,
     SearchResult,
     UpdateResult,
@@ -77,41 +77,9 @@ def extraction(extraction_id: str) -> Operation[AddResult]:
 def get(memory_id: str, *, show_expired: bool = False) -> Operation[MemoryRecord | None]:
     read: Callable[[httpx.Response], MemoryRecord | None] = reads(MemoryRecord)
     path = f"/v1/memories/{path_id(memory_id)}"
-    return Operation("GET", path, read, params=_reading(show_expired), if_missing=lambda: None)
-
-
-def _reading(show_expired: bool) -> dict[str, str]:
-    """Query parameters for the moment that is read."""
-    return {"show_expired": "true"} if show_expired else {}
-
-
-def list_page(
-    scope: Mapping[str, str], *, limit: int | None, cursor: str | None
-) -> Operation[ListResult]:
-    params = dict(scope)
-    if limit is not None:
-        params["limit"] = str(limit)
-    if cursor is not None:
-        params["cursor"] = cursor
-    return Operation("GET", "/v1/memories", reads(ListResult), params=params)
-
-
-def list_scope(
-    *,
-    scope: Scope,
-    filters: Mapping[str, Any] | None,
-    show_expired: bool = False,
-    extra: Mapping[str, Any],
-) -> dict[str, str]:
-    """The scope of `get_all`, which knows no filters but ids."""
-    reject_unsupported("get_all", extra)
-    ids, rest = split_filters(filters, scope)
-    if rest:
-        raise InvalidArgumentError(
-            f"get_all cannot filter by {sorted(rest)}: it lists by user_id, agent_id and run_id; "
-            "use search(query, filters=…)."
-        )
-    return ids | _reading(show_expired)
+    return Operation(
+        "GET", path, read, params=reading(show_expired=show_expired), if_missing=lambda: None
+    )
 
 
 def search(

@@ -9,6 +9,7 @@ from typing import Any
 from inferscale import _exchange, _operations
 from inferscale._dialect import one_limit
 from inferscale._handle import MemoryHandle
+from inferscale._listing import list_page, listing, reading
 from inferscale._results import ListResult, MemoryRecord, SearchResult
 from inferscale._transport import AsyncTransport, SyncTransport
 from inferscale.protocol.memory import SearchMode
@@ -33,26 +34,27 @@ class ReadMethods:
         limit: int | None = None,
         top_k: int | None = None,
         cursor: str | None = None,
+        offset: int | None = None,
         show_expired: bool = False,
         **mem0: Any,
     ) -> ListResult:
-        """Memories of a scope, newest first: all, or one page if `limit` or `cursor` is given.
+        """Memories of a scope, newest first: all, or one page if `limit`, `cursor` or `offset` is
+        given.
 
         Args:
             user_id, agent_id, run_id: whose memories; at least one, here or in `filters`.
-            filters: ids only, as in Mem0 2.x; anything else is refused.
+            filters: as in `search`.
             limit, top_k: size of the page.
             cursor: `next_cursor` of the page before.
+            offset: leave out so many of the newest; a cursor is faster.
             show_expired: True for what has expired too, as long as it is not removed.
         """
         scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        ids = _operations.list_scope(
-            scope=scope, filters=filters, show_expired=show_expired, extra=mem0
-        )
+        what = listing(scope, filters, reading(show_expired=show_expired), mem0)
         size = one_limit(None, limit=limit, top_k=top_k)
-        if size is None and cursor is None:
-            return self._transport.run(_exchange.list_all(ids, self._transport.policy))
-        return self._transport.call(_operations.list_page(ids, limit=size, cursor=cursor))
+        if size is None and cursor is None and offset is None:
+            return self._transport.run(_exchange.list_all(what, self._transport.policy))
+        return self._transport.call(list_page(what, limit=size, cursor=cursor, offset=offset))
 
     def search(
         self,
@@ -157,18 +159,17 @@ class AsyncReadMethods:
         limit: int | None = None,
         top_k: int | None = None,
         cursor: str | None = None,
+        offset: int | None = None,
         show_expired: bool = False,
         **mem0: Any,
     ) -> ListResult:
         """As `Memory.get_all`."""
         scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        ids = _operations.list_scope(
-            scope=scope, filters=filters, show_expired=show_expired, extra=mem0
-        )
+        what = listing(scope, filters, reading(show_expired=show_expired), mem0)
         size = one_limit(None, limit=limit, top_k=top_k)
-        if size is None and cursor is None:
-            return await self._transport.run(_exchange.list_all(ids, self._transport.policy))
-        return await self._transport.call(_operations.list_page(ids, limit=size, cursor=cursor))
+        if size is None and cursor is None and offset is None:
+            return await self._transport.run(_exchange.list_all(what, self._transport.policy))
+        return await self._transport.call(list_page(what, limit=size, cursor=cursor, offset=offset))
 
     async def search(
         self,

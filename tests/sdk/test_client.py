@@ -241,10 +241,19 @@ async def test_an_unknown_argument_is_a_type_error(memory):
         await memory.search("q", user_id="a", serach=1)
 
 
-async def test_get_all_refuses_filters_it_would_have_to_ignore(sidecar, memory):
-    with pytest.raises(InvalidArgumentError, match="topic"):
-        await memory.get_all(filters={"user_id": "a", "topic": "x"})
-    assert not sidecar.requests
+async def test_get_all_sends_filters_in_a_body_and_follows_its_pages(sidecar, memory, record):
+    sidecar.reply({"results": [{**record, "id": "m2"}], "total": 2, "next_cursor": "c1"})
+    sidecar.reply({"results": [record], "total": 2, "next_cursor": None})
+    result = await memory.get_all(filters={"user_id": "alice", "topic": "x"}, show_expired=True)
+    assert [row.id for row in result.results] == ["m2", "m1"]
+    assert sidecar.last.url.path == "/v1/memories/list"
+    assert sidecar.body == {
+        "user_id": "alice",
+        "filters": {"topic": "x"},
+        "show_expired": True,
+        "limit": 200,
+        "cursor": "c1",
+    }
 
 
 async def test_chat_sends_memory_as_one_field(sidecar, memory, completion, handle_body):

@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from inferscale.protocol.moments import Lifetime as Lifetime
 from inferscale.protocol.moments import Reading as Reading
+from inferscale.protocol.paging import Paging as Paging
 from inferscale.protocol.values import MAX_ID_CHARS as MAX_ID_CHARS
 from inferscale.protocol.values import MAX_RECALL_ITEMS as MAX_RECALL_ITEMS
 from inferscale.protocol.values import MAX_TEXT_BYTES as MAX_TEXT_BYTES
@@ -151,8 +152,15 @@ class AddResponse(BaseModel):
     extraction: Extraction | None = None
 
 
+class ListRequest(Scope, Reading, Paging):
+    """`POST /v1/memories/list`: as `GET /v1/memories`, with a filter."""
+
+    filters: dict[str, Any] | None = None
+
+
 class ListResponse(BaseModel):
-    """A page in creation order, newest first. `next_cursor` is None on the last page."""
+    """A page in creation order, newest first. `next_cursor` is None on the last page; `total`
+    counts the whole list, as it was when its first page was asked for."""
 
     results: list[Memory]
     total: int

@@ -1,4 +1,4 @@
-"""Filters on metadata: one evaluator for every caller.
+"""Filters on a memory's fields: one evaluator for every caller.
 
 Owns syntax and meaning (see `docs/http-api.md`). Filters only ever narrow a scope; they run before
 ranking, so that the caller gets the `k` best of what passes. No value is a wildcard.
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from inferscale_sidecar.errors import InvalidInput
+from inferscale_sidecar.store.conditions import AllOf, AnyOf, Condition, FieldTest, NoneOf
 
 
 class Fields(Protocol):
@@ -28,7 +29,13 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 def compile_filter(filters: Mapping[str, Any] | None) -> Predicate | None:
-    """A predicate over a memory's fields; None if everything passes.
+    """A predicate over a memory's fields; None if everything passes. Raises as `parse_filter`."""
+    condition = parse_filter(filters)
+    return None if condition is None else predicate(condition)
+
+
+def parse_filter(filters: Mapping[str, Any] | None) -> Condition | None:
+    """What must hold of a memory's fields; None if everything passes.
 
     Args:
         filters: `{"field": value}`, `{"field": {"operator": value}}`, `AND`, `OR`, `NOT`.
@@ -38,48 +45,60 @@ def compile_filter(filters: Mapping[str, Any] | None) -> Predicate | None:
     """
     if not filters:
         return None
-    return _Compiler().group(filters, depth=0)
+    return _Parser().group(filters, depth=0)
 
 
-class _Compiler:
-    """Counts conditions while it compiles one filter."""
+def predicate(condition: Condition) -> Predicate:
+    """What tests a memory's fields."""
+    if isinstance(condition, FieldTest):
+        field = condition.field
+        test = _OPERATORS[condition.operator](field, condition.value)
+        return lambda doc: test(doc.get(field, _MISSING))
+    parts = [predicate(part) for part in condition.parts]
+    if isinstance(condition, AllOf):
+        return parts[0] if len(parts) == 1 else lambda doc: all(part(doc) for part in parts)
+    if isinstance(condition, AnyOf):
+        return lambda doc: any(part(doc) for part in parts)
+    return lambda doc: not any(part(doc) for part in parts)
+
+
+class _Parser:
+    """Counts conditions while it reads one filter."""
 
     def __init__(self) -> None:
         self._conditions = 0
 
-    def group(self, filters: Any, *, depth: int) -> Predicate:
+    def group(self, filters: Any, *, depth: int) -> Condition:
         """An object: all its entries must hold."""
         if not isinstance(filters, Mapping) or not filters:
             raise _bad("a filter must be a non-empty object")
         if depth > MAX_DEPTH:
             raise _bad(f"filters are nested more than {MAX_DEPTH} deep; flatten them")
-        parts = [self._entry(str(key), value, depth) for key, value in filters.items()]
-        return parts[0] if len(parts) == 1 else lambda doc: all(part(doc) for part in parts)
+        return AllOf(tuple(self._entry(str(key), value, depth) for key, value in filters.items()))
 
-    def _entry(self, key: str, value: Any, depth: int) -> Predicate:
+    def _entry(self, key: str, value: Any, depth: int) -> Condition:
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
             raise _bad(f"more than {MAX_CONDITIONS} conditions; use in with a list, or fewer")
         if key in ("AND", "OR", "NOT"):
             return self._logical(key, value, depth)
         if isinstance(value, Mapping):
-            return _all_of([_condition(key, str(name), v) for name, v in _operators(key, value)])
-        return _condition(key, "in" if isinstance(value, list) else "eq", value)
+            return AllOf(tuple(_test(key, str(name), v) for name, v in _operators(key, value)))
+        return _test(key, "in" if isinstance(value, list) else "eq", value)
 
-    def _logical(self, name: str, value: Any, depth: int) -> Predicate:
+    def _logical(self, name: str, value: Any, depth: int) -> Condition:
         groups = [value] if isinstance(value, Mapping) else value
         if not isinstance(groups, list) or not groups:
             raise _bad(f"{name} takes a non-empty list of filters")
-        parts = [self.group(group, depth=depth + 1) for group in groups]
-        if name == "AND":
-            return _all_of(parts)
-        if name == "OR":
-            return lambda doc: any(part(doc) for part in parts)
-        return lambda doc: not any(part(doc) for part in parts)
+        parts = tuple(self.group(group, depth=depth + 1) for group in groups)
+        return _LOGICAL[name](parts)
 
 
-def _all_of(parts: list[Predicate]) -> Predicate:
-    return lambda doc: all(part(doc) for part in parts)
+_LOGICAL: dict[str, type[AllOf] | type[AnyOf] | type[NoneOf]] = {
+    "AND": AllOf,
+    "OR": AnyOf,
+    "NOT": NoneOf,
+}
 
 
 def _operators(key: str, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -88,15 +107,15 @@ def _operators(key: str, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return list(value.items())
 
 
-def _condition(key: str, operator: str, wanted: Any) -> Predicate:
+def _test(key: str, operator: str, wanted: Any) -> FieldTest:
     make = _OPERATORS.get(operator)
     if make is None:
         raise _bad(
             f"unknown operator {_name(operator)} on field {_name(key)}; "
             f"the operators are {', '.join(_OPERATORS)}"
         )
-    test = make(key, wanted)
-    return lambda doc: test(doc.get(key, _MISSING))
+    make(key, wanted)  # raises for a value that the operator does not take
+    return FieldTest(key, operator, wanted)
 
 
 def _equals(key: str, wanted: Any) -> Callable[[Any], bool]:

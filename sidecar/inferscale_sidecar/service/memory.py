@@ -11,7 +11,8 @@ from typing import Any
 
 from inferscale_sidecar.core import Hit, Memory, Moment, Scope, Tenant
 from inferscale_sidecar.errors import InvalidInput, NotFound
-from inferscale_sidecar.service.filter import compile_filter
+from inferscale_sidecar.service.filter import parse_filter
+from inferscale_sidecar.service.listing import PageRequest
 from inferscale_sidecar.service.memory_add import MemoryAdder
 from inferscale_sidecar.service.message import (
     check_metadata,
@@ -20,15 +21,12 @@ from inferscale_sidecar.service.message import (
 )
 from inferscale_sidecar.service.ranking import Ranking
 from inferscale_sidecar.service.search import DEFAULT_RANKING
-from inferscale_sidecar.service.view import MemoryFields
 from inferscale_sidecar.store.records import (
     BuildCounts,
     Page,
     Removed,
     VersionEvent,
 )
-
-MAX_PAGE = 1_000
 
 
 class MemoryService(MemoryAdder):
@@ -65,26 +63,27 @@ class MemoryService(MemoryAdder):
         *,
         limit: int = 100,
         before: int | None = None,
+        total: int | None = None,
+        offset: int = 0,
+        filters: Mapping[str, Any] | None = None,
         show_expired: bool = False,
     ) -> Page:
-        """A page of the scope, newest first. `before` is the last page's `next_before`.
+        """A page of the scope, newest first.
+
+        Args:
+            limit, before, total, offset: as in `PageRequest`.
+            filters: only what passes.
 
         Raises:
-            InvalidInput: no scope, or a limit outside 1..`MAX_PAGE`.
+            InvalidInput: no scope, a page that there cannot be, or a filter that makes no sense.
         """
         with self._metrics.operation("list"):
             need_scope(scope)
-            if not 1 <= limit <= MAX_PAGE:
-                raise InvalidInput(f"limit is {limit}; it must be 1 to {MAX_PAGE}", param="limit")
-            page = await self._store.list_memories(
-                tenant.id,
-                scope,
-                limit=limit,
-                before=before,
-                at=Moment(self._clock(), show_expired),
-                fingerprint=self._fingerprint(),
-            )
-            return replace(page, memories=[self._shown(memory) for memory in page.memories])
+            page = PageRequest(limit, before, total, offset)
+            page.check()
+            condition, at = parse_filter(filters), Moment(self._clock(), show_expired)
+            found = await self._lister.page(tenant, scope, condition, page, at)
+            return replace(found, memories=[self._shown(memory) for memory in found.memories])
 
     async def update(
         self,
@@ -167,20 +166,13 @@ class MemoryService(MemoryAdder):
         """
         with self._metrics.operation("delete"):
             need_scope(scope)
-            passes = compile_filter(filters)
-            if passes is None:
+            condition = parse_filter(filters)
+            if condition is None:
                 raise InvalidInput(
                     "filters is empty; to remove a whole scope use DELETE /v1/memories",
                     param="filters",
                 )
-            ids, before, at = [], None, Moment(self._clock())
-            while True:
-                page = await self._store.list_memories(
-                    tenant.id, scope, limit=MAX_PAGE, before=before, at=at
-                )
-                ids += [memory.id for memory in page.memories if passes(MemoryFields(memory))]
-                if (before := page.next_before) is None:
-                    break
+            ids = await self._lister.ids(tenant, scope, condition, Moment(self._clock()))
             if dry_run or not ids:
                 return ids, Removed(0, 0)
             removed = await self._store.delete_memories(tenant.id, ids)

@@ -14,6 +14,7 @@ from inferscale_sidecar.core import Memory, Scope, Tenant
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.errors import NotFound, Unsupported
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.service.listing import Lister
 from inferscale_sidecar.service.memory_facts import Additions, FactWriter
 from inferscale_sidecar.service.message import (
     Note,
@@ -52,6 +53,7 @@ class MemoryAdder:
         self._store = store
         self._embedder = embedder
         self._searcher = searcher
+        self._lister = Lister(store, searcher, fingerprint)
         self._metrics = metrics
         self._on_write = on_write
         self._fingerprint = fingerprint

@@ -4,7 +4,7 @@ Invariant: a hit is a live memory of the tenant and scope, in the version that w
 other processes do meanwhile.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from inferscale_sidecar.index import FaissFlatIndex, IndexFactory
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.filter import Predicate, compile_filter
 from inferscale_sidecar.service.ranking import Candidate, Ranking
-from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, Query, ScopeViews
+from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, MemoryFields, Query, ScopeViews
 from inferscale_sidecar.store.base import MemoryPort
 from inferscale_sidecar.store.records import SEARCHABLE, IndexRow, Vector
 
@@ -83,6 +83,20 @@ class Searcher:
         with self._metrics.stage("search"):
             hits = await self._find(tenant, scope, Query(query, vector), k, passes, ranking, at)
         return [hit for hit in hits if threshold is None or hit.score >= threshold]
+
+    async def matching(
+        self, tenant: Tenant, scope: Scope, passes: Predicate, at: Moment
+    ) -> list[tuple[int, str]]:
+        """(number, id) of all that pass in a scope, newest first."""
+        if at.show_expired:
+            rows: Iterable[IndexRow] = await self._store.scope_rows(tenant.id, scope, at=at)
+            found = [row for row in rows if passes(MemoryFields(row))]
+        else:
+            view = self._views.get(tenant.id, scope)
+            async with view.lock:
+                await self._views.refresh(view, tenant.id, scope, at.now)
+                found = [view.row(num) for num in view.allowed(scope, passes) or ()]
+        return sorted(((row.num, row.memory_id) for row in found), reverse=True)
 
     async def alike(self, tenant: Tenant, scope: Scope, vector: Vector, *, k: int) -> list[Hit]:
         """The `k` memories of exactly this scope whose vectors are closest, best first."""

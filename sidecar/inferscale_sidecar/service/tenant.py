@@ -13,8 +13,8 @@ from typing import Literal
 from inferscale_sidecar.core import Limits, Tenant
 from inferscale_sidecar.errors import InvalidInput, NotFound, PermissionDenied, Unauthenticated
 from inferscale_sidecar.metrics import Metrics
-from inferscale_sidecar.store.base import TenantPort
 from inferscale_sidecar.store.records import DEFAULT_TENANT, ApiKey, Grant, KeyScope, Usage
+from inferscale_sidecar.store.tenant_port import TenantPort
 
 AuthMode = Literal["auto", "required"]
 """auto: callers on this machine need no key until the first key is made."""

@@ -97,7 +97,7 @@ class ScopeView:
         now: datetime,
     ) -> list[Candidate]:
         """The `k` best of those in `scope` that pass; ids of the scope are all that can match."""
-        allowed = self._allowed(scope, passes)
+        allowed = self.allowed(scope, passes)
         pool = pool_size(k)
         similarity: dict[int, float] = {}
         keyword: dict[int, float] = {}
@@ -129,7 +129,8 @@ class ScopeView:
         """The row behind a label that `search` gave."""
         return self._rows[num]
 
-    def _allowed(self, scope: Scope, passes: Predicate | None) -> Collection[int] | None:
+    def allowed(self, scope: Scope, passes: Predicate | None) -> Collection[int] | None:
+        """Labels of what `scope` covers and what passes; None if that is everything."""
         narrower = [scope.user_id, scope.agent_id, scope.run_id].count(None) < 2
         if not narrower and passes is None:
             return None

@@ -8,30 +8,28 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from inferscale_sidecar.core import BuildItem, KvItem, Memory, Moment, Scope, Tenant
+from inferscale_sidecar.core import BuildItem, KvItem, Memory, Moment, Scope
 from inferscale_sidecar.store.bank_port import BankPort
 from inferscale_sidecar.store.block_port import BlockPort
+from inferscale_sidecar.store.conditions import Condition
 from inferscale_sidecar.store.document_port import DocumentPort
 from inferscale_sidecar.store.expiry_port import ExpiryPort
 from inferscale_sidecar.store.extraction_port import ExtractionPort
 from inferscale_sidecar.store.handle_port import HandlePort
-from inferscale_sidecar.store.limit_port import LimitPort
 from inferscale_sidecar.store.neighbour_port import NeighbourPort
 from inferscale_sidecar.store.records import (
     Added,
-    ApiKey,
     BuildCounts,
     Draft,
-    Grant,
     IdempotencyKey,
     IndexRow,
-    KeyScope,
     Page,
     Removed,
     ScopeChanges,
     Vector,
     VersionEvent,
 )
+from inferscale_sidecar.store.tenant_port import TenantPort
 from inferscale_sidecar.store.transfer_port import TransferPort
 
 
@@ -85,10 +83,19 @@ class MemoryPort(Protocol):
         *,
         limit: int,
         before: int | None = None,
+        offset: int = 0,
+        condition: Condition | None = None,
+        count: bool = True,
         at: Moment | None = None,
         fingerprint: str | None = None,
     ) -> Page:
-        """A page of the scope, newest first, starting below number `before`."""
+        """A page of the scope, newest first, starting below number `before`.
+
+        Args:
+            offset: how many of them to leave out first.
+            condition: only what it holds for; one that `conditions.to_sql` can say.
+            count: False to leave out the total, which is 0 then.
+        """
 
     async def update_memory(
         self,
@@ -188,34 +195,6 @@ class KvPort(Protocol):
 
     async def build_counts(self, tenant_id: str, fingerprint: str | None) -> BuildCounts:
         """The tenant's memories by KV state."""
-
-
-class TenantPort(LimitPort, Protocol):
-    """Tenants, their limits and their API keys, stored as digests."""
-
-    async def get_tenant(self, tenant_id: str) -> Tenant | None: ...
-
-    async def list_tenants(self) -> list[Tenant]: ...
-
-    async def create_tenant(self, name: str) -> Tenant:
-        """Raises Conflict if the name is taken."""
-
-    async def get_tenant_by_key_hash(self, key_hash: str) -> Grant | None:
-        """What the key with this SHA-256 grants; None if unknown or revoked."""
-
-    async def create_key(
-        self, tenant_id: str, *, name: str, prefix: str, key_hash: str, scopes: frozenset[KeyScope]
-    ) -> ApiKey:
-        """Raises NotFound if there is no such tenant."""
-
-    async def list_keys(self, tenant_id: str) -> list[ApiKey]:
-        """Also the revoked ones, oldest first."""
-
-    async def revoke_key(self, tenant_id: str, key_id: str) -> bool:
-        """False if the tenant has no such key that is still valid."""
-
-    async def has_keys(self) -> bool:
-        """True once any tenant ever had a key."""
 
 
 class MemoryStore(

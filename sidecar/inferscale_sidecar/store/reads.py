@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 from inferscale_sidecar.core import Memory, Moment, Scope
+from inferscale_sidecar.store.conditions import Condition, to_sql
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import IndexRow, Page, ScopeChanges, VersionEvent
 from inferscale_sidecar.store.rows import (
@@ -54,17 +55,22 @@ class SqlReads:
         *,
         limit: int,
         before: int | None = None,
+        offset: int = 0,
+        condition: Condition | None = None,
+        count: bool = True,
         at: Moment | None = None,
         fingerprint: str | None = None,
     ) -> Page:
-        condition = in_scope(tenant_id, scope) & is_searchable(at or Moment(self._clock()))
-        query = select_memories(fingerprint).where(condition)
+        its = in_scope(tenant_id, scope) & is_searchable(at or Moment(self._clock()))
+        if condition is not None:
+            its &= _decided(condition)
+        query = select_memories(fingerprint).where(its).order_by(memories.c.num.desc())
         if before is not None:
             query = query.where(memories.c.num < before)
+        number = select(func.count()).select_from(memories).where(its)
         async with self._db.read() as conn:
-            total = await conn.scalar(select(func.count()).select_from(memories).where(condition))
-            found = await conn.execute(query.order_by(memories.c.num.desc()).limit(limit + 1))
-            rows = found.all()
+            total = await conn.scalar(number) if count else 0
+            rows = (await conn.execute(query.offset(offset).limit(limit + 1))).all()
         more = len(rows) > limit
         return Page(
             memories=[to_memory(row) for row in rows[:limit]],
@@ -138,3 +144,11 @@ class SqlReads:
                 )
                 found |= {row.id: row.version for row in await conn.execute(query)}
         return found
+
+
+def _decided(condition: Condition) -> ColumnElement[bool]:
+    """Raises ValueError for a condition that the database cannot decide."""
+    sql = to_sql(condition)
+    if sql is None:
+        raise ValueError(f"{condition} looks at more than columns: filter what was read instead")
+    return sql

@@ -293,3 +293,23 @@ async def test_an_end_that_makes_no_sense_is_refused(client: httpx.AsyncClient, 
     answer = await client.post("/v1/memories", json=body)
     assert answer.status_code == 400, answer.text
     assert (await client.get("/v1/memories", params={"user_id": "alice"})).json()["total"] == 0
+
+
+async def test_lists_with_filters_and_totals_over_http(client: httpx.AsyncClient) -> None:
+    for i in range(7):
+        await _add(client, f"tea {i}", metadata={"even": i % 2 == 0})
+    body = {"user_id": "alice", "filters": {"even": True}, "limit": 3}
+    first = (await client.post("/v1/memories/list", json=body)).json()
+    assert [m["memory"] for m in first["results"]] == ["tea 6", "tea 4", "tea 2"]
+    await _add(client, "tea 8", metadata={"even": True})
+    body["cursor"] = first["next_cursor"]
+    second = (await client.post("/v1/memories/list", json=body)).json()
+    assert [m["memory"] for m in second["results"]] == ["tea 0"]
+    assert (first["total"], second["total"], second["next_cursor"]) == (4, 4, None)
+    params = {"user_id": "alice", "offset": "6", "limit": "5"}
+    rest = (await client.get("/v1/memories", params=params)).json()
+    assert [m["memory"] for m in rest["results"]] == ["tea 1", "tea 0"]
+    for wrong in ({"filters": {"a": {"near": 1}}}, {"offset": 1, "cursor": first["next_cursor"]}):
+        answer = await client.post("/v1/memories/list", json={"user_id": "alice"} | wrong)
+        assert answer.status_code == 400, answer.text
+    assert (await client.post("/v1/memories/list", json={})).status_code == 400

@@ -8,7 +8,6 @@ from pydantic import BaseModel
 
 from inferscale import InvalidArgumentError, MemoryRecord, NotFoundError
 from inferscale.compat._flow import Flow, call
-from inferscale.compat._refuse import refuse
 from inferscale.compat.mem0 import _shape
 from inferscale.compat.mem0._expiry import UNSET, expires_at
 from inferscale.compat.mem0._scope import ID_NAMES
@@ -16,7 +15,6 @@ from inferscale.compat.mem0.exceptions import MemoryNotFoundError
 
 _log = logging.getLogger("inferscale.compat.mem0")
 _PAGE = 500
-MAX_FILTERED = 1_000
 _IDENTITY = (*ID_NAMES, "actor_id")
 
 
@@ -74,36 +72,21 @@ def list_up_to(
     ids: Mapping[str, Any], filters: Mapping[str, Any] | None, limit: int | None, **extra: Any
 ) -> Flow[list[MemoryRecord]]:
     """The newest memories of a scope that pass the filters: all, or `limit` of them."""
-    if filters:
-        return (yield from _list_filtered(ids, filters, extra))[:limit]
     if limit is None:
-        everything = yield from call("get_all", **ids, **extra)
+        everything = yield from call("get_all", **ids, filters=filters, **extra)
         return list(everything.results)
     records: list[MemoryRecord] = []
     cursor: str | None = None
     while len(records) < limit:
         size = min(limit - len(records), _PAGE)
-        page = yield from call("get_all", **ids, limit=size, cursor=cursor, **extra)
+        page = yield from call(
+            "get_all", **ids, filters=filters, limit=size, cursor=cursor, **extra
+        )
         records += page.results
         cursor = page.next_cursor
         if cursor is None:
             break
     return records
-
-
-def _list_filtered(
-    ids: Mapping[str, Any], filters: Mapping[str, Any], extra: Mapping[str, Any]
-) -> Flow[list[MemoryRecord]]:
-    """Filters belong to search, which gives everything that passes if there is room for it."""
-    found = yield from call(
-        "search", "memories", **ids, filters=filters, limit=MAX_FILTERED, **extra
-    )
-    if len(found.results) >= MAX_FILTERED:
-        refuse(
-            f"get_all with filters that {MAX_FILTERED} or more memories pass",
-            "narrow the filters, or list without them",
-        )
-    return sorted(found.results, key=lambda record: record.created_at, reverse=True)
 
 
 def change(

@@ -1,7 +1,4 @@
-"""The platform's numbered pages over the SDK's cursors.
-
-Page n is reached by walking the n-1 before it: fine for a few; the SDK's cursors serve more.
-"""
+"""The platform's numbered pages over the SDK's offsets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +6,6 @@ from typing import Any
 from inferscale import InvalidArgumentError
 from inferscale.compat._flow import Flow, call
 from inferscale.compat.mem0 import _shape
-from inferscale.compat.mem0._calls import list_up_to
 
 _PAGE_SIZE = 100
 
@@ -24,25 +20,14 @@ def numbered(
 ) -> Flow[dict[str, Any]]:
     """One page, newest memories first; `number` counts from 1."""
     number, size = _check(1 if number is None else number, _PAGE_SIZE if size is None else size)
-    if filters:
-        everything = yield from list_up_to(ids, filters, None, **extra)
-        start, end = (number - 1) * size, number * size
-        return page(
-            everything[start:end],
-            len(everything),
-            following=(number + 1, size) if end < len(everything) else None,
-            previous=(number - 1, size) if number > 1 else None,
-            fields=fields,
-        )
-    listing = yield from call("get_all", **ids, limit=size, **extra)
-    for _ in range(number - 1):
-        if listing.next_cursor is None:
-            return page([], listing.total, previous=(number - 1, size), fields=fields)
-        listing = yield from call("get_all", **ids, limit=size, cursor=listing.next_cursor, **extra)
+    start = (number - 1) * size
+    listing = yield from call(
+        "get_all", **ids, filters=filters, limit=size, offset=start or None, **extra
+    )
     return page(
         listing.results,
         listing.total,
-        following=(number + 1, size) if listing.next_cursor else None,
+        following=(number + 1, size) if start + size < listing.total else None,
         previous=(number - 1, size) if number > 1 else None,
         fields=fields,
     )

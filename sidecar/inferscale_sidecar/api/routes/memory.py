@@ -1,21 +1,20 @@
 """`/v1/memories`: decode, call `MemoryService`, encode."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query
-from pydantic import Field
 
 from inferscale.protocol import memory as wire
+from inferscale.protocol.paging import MAX_PAGE
 from inferscale_sidecar import core
+from inferscale_sidecar.api.answers import additions_of, history_of
 from inferscale_sidecar.api.auth import current_tenant, writing_tenant
-from inferscale_sidecar.api.cursor import cursor_of, read_cursor
-from inferscale_sidecar.service.memory import MAX_PAGE, MemoryService
-from inferscale_sidecar.service.memory_facts import Additions
+from inferscale_sidecar.api.cursor import counting_cursor_of, read_counting_cursor
+from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.ranking import Ranking
-from inferscale_sidecar.store.records import Added, Removed, VersionEvent
+from inferscale_sidecar.store.records import Removed
 
 Reader = Annotated[core.Tenant, Depends(current_tenant)]
 Writer = Annotated[core.Tenant, Depends(writing_tenant)]
@@ -25,11 +24,8 @@ class ItemQuery(wire.Wire, wire.Reading):
     """Query of `GET /v1/memories/{id}`."""
 
 
-class ListQuery(wire.Scope, wire.Reading):
+class ListQuery(wire.Scope, wire.Reading, wire.Paging):
     """Query of `GET /v1/memories`."""
-
-    limit: int = Field(default=100, ge=1, le=MAX_PAGE)
-    cursor: str | None = Field(default=None, max_length=64)
 
 
 def create_memory_router(memory: MemoryService) -> APIRouter:
@@ -58,24 +54,37 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
             ttl_s=body.ttl_s,
             idempotency_key=idempotency_key,
         )
-        return _additions(added)
+        return additions_of(added)
+
+    async def list_page(
+        tenant: core.Tenant, body: ListQuery | wire.ListRequest, filters: dict[str, Any] | None
+    ) -> wire.ListResponse:
+        before, total = read_counting_cursor(body.cursor)
+        page = await memory.list(
+            tenant,
+            to_scope(body),
+            limit=body.limit,
+            before=before,
+            total=total,
+            offset=body.offset,
+            filters=filters,
+            show_expired=body.show_expired,
+        )
+        return wire.ListResponse(
+            results=[to_wire(each) for each in page.memories],
+            total=page.total,
+            next_cursor=counting_cursor_of(page.next_before, page.total),
+        )
 
     @router.get("/v1/memories")
     async def list_memories(
         query: Annotated[ListQuery, Query()], tenant: Reader
     ) -> wire.ListResponse:
-        page = await memory.list(
-            tenant,
-            to_scope(query),
-            limit=query.limit,
-            before=read_cursor(query.cursor),
-            show_expired=query.show_expired,
-        )
-        return wire.ListResponse(
-            results=[to_wire(each) for each in page.memories],
-            total=page.total,
-            next_cursor=cursor_of(page.next_before),
-        )
+        return await list_page(tenant, query, None)
+
+    @router.post("/v1/memories/list")
+    async def list_filtered(body: wire.ListRequest, tenant: Reader) -> wire.ListResponse:
+        return await list_page(tenant, body, body.filters)
 
     @router.delete("/v1/memories")
     async def delete_all(
@@ -136,11 +145,11 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
 
     @router.get("/v1/memories/{memory_id}/history")
     async def history(memory_id: str, tenant: Reader) -> wire.HistoryResponse:
-        return wire.HistoryResponse(results=_history(await memory.history(tenant, memory_id)))
+        return wire.HistoryResponse(results=history_of(await memory.history(tenant, memory_id)))
 
     @router.get("/v1/extractions/{extraction_id}")
     async def extraction(extraction_id: str, tenant: Reader) -> wire.AddResponse:
-        return _additions(await memory.extraction(tenant, extraction_id))
+        return additions_of(await memory.extraction(tenant, extraction_id))
 
     @router.get("/v1/builds")
     async def builds(tenant: Reader) -> wire.BuildStatus:
@@ -202,57 +211,3 @@ def _scored(hit: core.Hit, *, explain: bool) -> wire.ScoredMemory:
     if explain and hit.details is not None:
         details = wire.ScoreDetails(**asdict(hit.details))
     return wire.ScoredMemory(**_fields(hit.memory), score=hit.score, details=details)
-
-
-def _additions(additions: Additions) -> wire.AddResponse:
-    results = [_added(each) for each in additions.results]
-    job = additions.extraction
-    if job is None:
-        return wire.AddResponse(results=results)
-    error = None
-    if job.error is not None:
-        error = wire.ExtractionError(code=job.error_code or "extraction_failed", message=job.error)
-    extraction = wire.Extraction(
-        id=job.id,
-        state=job.state,
-        facts=job.facts,
-        dropped=job.dropped,
-        error=error,
-        turns=[turn.id for turn in job.turns if turn],
-        created_at=job.created_at,
-        updated_at=job.updated_at,
-    )
-    return wire.AddResponse(results=results, extraction=extraction)
-
-
-def _added(added: Added) -> wire.AddedMemory:
-    memory = added.memory
-    return wire.AddedMemory(
-        id=memory.id,
-        memory=memory.text,
-        event=added.event,
-        role=memory.role,
-        actor_id=memory.actor_id,
-        kv_state=memory.kv_state,
-        status=added.status,
-        error=added.error,
-        sources=list(added.sources),
-        supersedes=list(added.supersedes),
-    )
-
-
-def _history(events: Sequence[VersionEvent]) -> list[wire.HistoryEntry]:
-    entries, old = [], None
-    for event in events:
-        entries.append(
-            wire.HistoryEntry(
-                memory_id=event.memory_id,
-                version=event.version,
-                event=event.event,
-                old_memory=old,
-                new_memory=event.text,
-                created_at=event.created_at,
-            )
-        )
-        old = event.text
-    return entries
