@@ -13,10 +13,8 @@ from openai._models import FinalRequestOptions
 
 from inferscale._attach import MemoryLike, memory_field, merge_extra_body
 from inferscale._config import resolve_api_key, resolve_base_url
-from inferscale.errors import InvalidArgumentError
 
-_WITH_MEMORY = ("/chat/completions", "/completions")
-_CANNOT = ("/responses",)
+_WITH_MEMORY = ("/chat/completions", "/completions", "/responses")
 # OpenAI's clients refuse to start without a key, and the sidecar refuses a key that it does not
 # know: this one is taken out before sending. OPENAI_API_KEY belongs to another service.
 _NO_KEY = "no-key"
@@ -28,17 +26,12 @@ def attach(options: FinalRequestOptions, memory: MemoryLike | None) -> FinalRequ
     `extra_body={"memory": …}` of the call wins over `memory`; `{"memory": None}` switches it off.
 
     Raises:
-        InvalidArgumentError: memory on an endpoint that cannot take it, or a malformed one.
+        InvalidArgumentError: malformed memory.
     """
     extra = options.extra_json if isinstance(options.extra_json, dict) else {}
     named = extra.get("memory", memory)
     if options.method.lower() != "post" or (named is None and "memory" not in extra):
         return options
-    if options.url in _CANNOT and named is not None:
-        raise InvalidArgumentError(
-            "memory cannot be attached to the Responses API; use chat.completions, "
-            "or client.with_memory(None)."
-        )
     if options.url in _WITH_MEMORY:
         rest = {name: value for name, value in extra.items() if name != "memory"}
         options.extra_json = merge_extra_body(rest, named)
@@ -65,7 +58,8 @@ def _drop_no_key(request: Any) -> None:
 
 
 class OpenAI(openai.OpenAI):
-    """`openai.OpenAI`, pointed at the sidecar, with memory attached to chat and text completions.
+    """`openai.OpenAI`, pointed at the sidecar, with memory attached to chats,
+    responses and text completions.
 
     Args:
         memory: a MemoryHandle, its id, or a dict such as `{"user_id": "alice", "k": 20}`.

@@ -45,6 +45,7 @@ from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.service.write_back import WriteBack
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
 MODEL = "scripted"
@@ -162,8 +163,9 @@ async def serve(folder: Path) -> None:
     transport = httpx.ASGITransport(scripted.app)
     engine = EngineClient("http://engine", "a-secret-of-sixteen-or-more", transport=transport)
     chat = ChatService(engine, recall, store, frame)
+    memory = MemoryService(store, embedder, searcher, metrics)
     app = create_app(
-        memory=MemoryService(store, embedder, searcher, metrics),
+        memory=memory,
         recall=recall,
         blocks=BlockService(store, metrics),
         tenants=TenantService(store, metrics),
@@ -171,7 +173,7 @@ async def serve(folder: Path) -> None:
         readiness=lambda: ReadyState(True, {}),
         extra_routers=(
             create_documents_router(DocumentService(store, embedder, metrics, clock=clock)),
-            chat_router(chat, engine, writing_tenant),
+            chat_router(chat, engine, writing_tenant, WriteBack(memory)),
             debug_routes(scripted, clock, embedder),
         ),
     )

@@ -119,15 +119,15 @@ async def test_streams_and_text_completions(connect, sidecar):
     assert sidecar.last.url.path == "/v1/completions" and sidecar.body["memory"] == SCOPE
 
 
-async def test_other_endpoints_are_left_alone_but_responses_refuse_memory(connect, sidecar):
-    sidecar.reply({"object": "list", "data": [], "model": "m"})
+async def test_responses_have_memory_and_other_endpoints_are_left_alone(connect, sidecar):
+    sidecar.reply({"object": "list", "data": [], "model": "m", "output": []})
     client = connect(memory=SCOPE)
     await settled(client.embeddings.create(model="m", input="x", encoding_format="float"))
     assert "memory" not in sidecar.body
-    sidecar.requests.clear()
-    with pytest.raises(InvalidArgumentError, match="with_memory"):
-        await settled(client.responses.create(model="m", input="x"))
-    assert not sidecar.requests
+    await settled(client.responses.create(model="m", input="x"))
+    assert sidecar.body["memory"] == SCOPE
+    await settled(client.with_memory(None).responses.create(model="m", input="x"))
+    assert "memory" not in sidecar.body
 
 
 async def test_wrong_memory_is_refused_where_it_is_given(connect):

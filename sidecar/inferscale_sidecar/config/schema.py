@@ -129,6 +129,13 @@ class InjectConfig(_Section):
     """Put a handle's exact KV into vLLM's cache after its first (on) or second (auto) use."""
 
 
+class ChatConfig(_Section):
+    """Requests to the model whose user is named by a header."""
+
+    remember: Literal["nothing", "user"] = "nothing"
+    """user: what the user says is added to their memory. `X-InferScale-Remember` wins."""
+
+
 class McpConfig(_Section):
     """The MCP server at `/mcp`."""
 
@@ -199,6 +206,7 @@ class Config(_Section):
     engine: EngineConfig = EngineConfig()
     inject: InjectConfig = InjectConfig()
     extract: ExtractConfig = ExtractConfig()
+    chat: ChatConfig = ChatConfig()
     mcp: McpConfig = McpConfig()
     limits: LimitsConfig = LimitsConfig()
     expiry: ExpiryConfig = ExpiryConfig()

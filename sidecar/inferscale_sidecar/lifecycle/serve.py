@@ -17,11 +17,12 @@ from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder, SentenceTransformerEmbedder
 from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_device
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
+from inferscale_sidecar.lifecycle.application import make_app
 from inferscale_sidecar.lifecycle.builder import Builder, make_builder
 from inferscale_sidecar.lifecycle.host import EngineHost, attach, supervise
 from inferscale_sidecar.lifecycle.http import StopSignal, bind, serving
 from inferscale_sidecar.lifecycle.mcp import load_mcp, mcp_running
-from inferscale_sidecar.lifecycle.parts import make_app, make_services
+from inferscale_sidecar.lifecycle.parts import make_services
 from inferscale_sidecar.lifecycle.watch import EngineWatch
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.memory_facts import FactWriter

@@ -1,9 +1,9 @@
-"""Puts memory into OpenAI requests, and says afterwards what became of it.
+"""Puts memory into requests to the model, and says afterwards what became of it.
 
-Owns the way from a client's body to the engine's and back. Does not own HTTP. Invariants: without
-the field `memory` a request differs from the client's only in `cache_salt`; with it, the prompt
-text is the same whether items are injected or not; what is missing for injection
-costs speed only.
+Owns the way from a client's body to the engine's and back. Does not own HTTP. Invariants: unless
+memory is named, by the field `memory` or from outside the body, a request differs from the client's
+only in `cache_salt`; with it, the prompt text is the same whether items are injected or not; what
+is missing for injection costs speed only.
 """
 
 import secrets
@@ -22,26 +22,20 @@ from inferscale_sidecar.core import Composition, Scope, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.service.chat_fields import (
     Endpoint,
+    clean_query,
     encoded,
-    messages_of,
     own_salt,
-    prompt_of,
-    query_of,
     refuse_reserved,
     take_memory,
     template_options,
 )
 from inferscale_sidecar.service.chat_outcome import ChatOutcome
+from inferscale_sidecar.service.chat_place import is_searchable, places
 from inferscale_sidecar.service.chat_ports import ChatRecorder, KvLookup, Recall, Silent, Suspects
 from inferscale_sidecar.service.chat_report import (
     MemoryPlan,
     ReportBook,
 )
-
-PATHS: Mapping[Endpoint, str] = {
-    "chat": "/v1/chat/completions",
-    "completions": "/v1/completions",
-}
 
 
 @dataclass(frozen=True)
@@ -85,16 +79,20 @@ class ChatService:
         lazy: LazyExactness | None = None,
     ) -> None:
         self._engine, self._recall, self._kv, self._frame = engine, recall, kv, frame
-        self._placement, self._finder, self._warmer, self._lazy = placement, finder, warmer, lazy
+        self._finder, self._warmer, self._lazy = finder, warmer, lazy
+        self._places, self._placement = places(frame, placement), placement
         self.reports = ReportBook(engine)
         self._outcome = ChatOutcome(
             self.reports, recorder or Silent(), warmer=warmer, suspects=suspects, lazy=lazy
         )
 
     async def prepare(
-        self, tenant: Tenant, endpoint: Endpoint, body: Mapping[str, Any]
+        self, tenant: Tenant, endpoint: Endpoint, body: Mapping[str, Any], ids: Mapping[str, str]
     ) -> PreparedRequest:
         """From a client's body to the engine's.
+
+        Args:
+            ids: whose memory to recall for a body that does not say, not even `"memory": null`.
 
         Raises:
             InvalidInput: the body, or its field `memory`, is wrong.
@@ -102,6 +100,8 @@ class ChatService:
         """
         sent = dict(body)
         field = take_memory(sent)
+        if ids and "memory" not in body and is_searchable(self._places[endpoint], sent):
+            field = MemoryField.model_validate(dict(ids))
         refuse_reserved(sent)
         sent["cache_salt"] = cache_salt(tenant, own_salt(sent))
         plan = None
@@ -111,7 +111,8 @@ class ChatService:
             if plan.items or plan.blocks:
                 plan = await self._compose(tenant, endpoint, sent, composition, plan)
             self.reports.open(plan)
-        return PreparedRequest(PATHS[endpoint], encoded(sent), bool(sent.get("stream")), plan)
+        path = self._places[endpoint].path
+        return PreparedRequest(path, encoded(sent), bool(sent.get("stream")), plan)
 
     async def _composition(
         self, tenant: Tenant, field: MemoryField, endpoint: Endpoint, body: Mapping[str, Any]
@@ -121,7 +122,7 @@ class ChatService:
         return await self._recall.recall(
             tenant,
             Scope(field.user_id, field.agent_id, field.run_id),
-            field.query or query_of(body, endpoint),
+            field.query or clean_query(self._places[endpoint].said(body)),
             k=field.k,
             threshold=field.threshold,
             filters=field.filters,
@@ -170,15 +171,12 @@ class ChatService:
         pinned = composition.blocks
         block = self._frame.render([item.text for item in composition.items], pinned)
         prefix: tuple[int, ...] = ()
-        if endpoint == "chat":
-            messages = messages_of(body)
-            body["messages"] = self._frame.place(messages, block, placement=self._placement)
-            if self._finder and plan.keys:
-                prefix = await self._finder.for_chat(messages, template_options(body), pinned)
-        else:
-            body["prompt"] = self._frame.prepend(prompt_of(body), block)
-            if self._finder and plan.keys:
+        if self._finder and plan.keys:
+            if endpoint == "completions":
                 prefix = await self._finder.for_prompt(pinned)
+            elif rendered := self._places[endpoint].rendered(body):
+                prefix = await self._finder.for_chat(*rendered, pinned)
+        self._places[endpoint].put(body, block)
         if plan.reason is not None or not plan.items:
             return plan
         if prefix and self._warmer:
@@ -190,13 +188,17 @@ class ChatService:
             items=plan.keys,
         )
         body["kv_transfer_params"] = {**(body.get("kv_transfer_params") or {}), **ours}
-        return replace(plan, prefix_ids=prefix, rendering=self._rendering(plan, body))
+        return replace(plan, prefix_ids=prefix, rendering=self._rendering(endpoint, plan, body))
 
-    def _rendering(self, plan: MemoryPlan, body: Mapping[str, Any]) -> Rendering | None:
+    def _rendering(
+        self, endpoint: Endpoint, plan: MemoryPlan, body: Mapping[str, Any]
+    ) -> Rendering | None:
         if self._lazy is None or plan.handle is None or not plan.keys:
             return None
+        if endpoint not in ("chat", "completions"):  # only vLLM knows how it renders the others
+            return None
         shown: dict[str, Any] = {"prompt": body.get("prompt")}
-        if "messages" in body:
+        if endpoint == "chat":
             messages = leading(body["messages"], self._placement)
             shown = {"messages": messages, **template_options(body)}
         return Rendering(plan.handle, shown, body["cache_salt"])

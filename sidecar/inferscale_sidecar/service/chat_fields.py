@@ -1,4 +1,4 @@
-"""Reads the fields of a chat or completion request that concern memory, and refuses forged ones.
+"""Reads the fields of a request that concern memory, and refuses forged ones.
 
 Owns validation only: pure functions over the parsed JSON body, no I/O. Every message names the
 field, and `param` carries it.
@@ -14,7 +14,7 @@ from inferscale.protocol.chat import MemoryField
 from inferscale.protocol.engine import PARAMS_FIELD
 from inferscale_sidecar.errors import InvalidInput
 
-Endpoint = Literal["chat", "completions"]
+Endpoint = Literal["chat", "completions", "responses", "messages"]
 
 MAX_QUERY_CHARS = 8_192
 """Of a long user message only the end is searched with; embedders read less than that anyway."""
@@ -122,17 +122,12 @@ def prompt_of(body: Mapping[str, Any]) -> str:
     return prompt
 
 
-def query_of(body: Mapping[str, Any], endpoint: Endpoint) -> str:
-    """What to search with when the client did not say: the last user message, or the prompt.
+def clean_query(text: str) -> str:
+    """What to search with, of what a user said.
 
     Raises:
-        InvalidInput: there is no such text.
+        InvalidInput: there is nothing.
     """
-    if endpoint == "completions":
-        text = prompt_of(body)
-    else:
-        users = [m for m in messages_of(body) if m.get("role") == "user"]
-        text = _text(users[-1].get("content")) if users else ""
     text = text.encode("utf-8", "ignore").decode()  # `encoded` refuses lone surrogates, by name
     text = text.replace("\x00", " ").strip()[-MAX_QUERY_CHARS:]
     if not text:
@@ -144,7 +139,7 @@ def query_of(body: Mapping[str, Any], endpoint: Endpoint) -> str:
     return text
 
 
-def _text(content: Any) -> str:
+def text_of(content: Any) -> str:
     """Text of a message: a string, or the text of its parts."""
     if isinstance(content, str):
         return content

@@ -92,11 +92,18 @@ def _mode(plan: MemoryPlan, engine: EngineReport) -> tuple[Any, str | None]:
 
 
 def _from_usage(usage: Mapping[str, Any] | None) -> TokenCounts | None:
-    if not usage or not isinstance(usage.get("prompt_tokens"), int):
+    """From the usage of any endpoint: Anthropic's `input_tokens` leave out what was cached."""
+    if not usage:
         return None
-    details = usage.get("prompt_tokens_details")
+    total = usage.get("prompt_tokens", usage.get("input_tokens"))
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     native = (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0
-    return TokenCounts(injected=0, native=native, prefilled=usage["prompt_tokens"] - native)
+    cached = usage.get("cache_read_input_tokens")
+    if isinstance(total, int) and isinstance(cached, int):
+        total, native = total + cached, cached
+    if not isinstance(total, int):
+        return None
+    return TokenCounts(injected=0, native=native, prefilled=total - native)
 
 
 def engine_report_in(answer: Mapping[str, Any]) -> EngineReport | None:

@@ -1,5 +1,6 @@
 """A sidecar that can only chat: real services, routes, tokenizer; fake engine and store."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from tests.sidecar.build.fake_store import TENANTS, FakeStore
 from tests.sidecar.engine.demo import demo_lists
 from tests.sidecar.engine.fake_engine import FakeEngine
 
+from inferscale.protocol.memory import Message
 from inferscale_sidecar.api import problem
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
@@ -20,6 +22,7 @@ from inferscale_sidecar.core import Composition, CompositionItem, PinnedBlock, S
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.service.chat import ChatService
+from inferscale_sidecar.service.write_back import WriteBack
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HELLO = [{"role": "user", "content": "Where does she live?"}]
@@ -68,6 +71,21 @@ class Recorder:
         self.events.append(("fallback", reason))
 
 
+@dataclass
+class Added:
+    """A memory service that only adds."""
+
+    texts: list[tuple[str, Scope, str]] = field(default_factory=list)
+    error: Exception | None = None
+
+    async def remember(
+        self, tenant: Tenant, scope: Scope, messages: Sequence[Message], *, wait: bool
+    ) -> None:
+        if self.error:
+            raise self.error
+        self.texts += [(tenant.id, scope, str(message.content)) for message in messages]
+
+
 class Stage:
     def __init__(
         self, engine: FakeEngine, client: EngineClient, *, lazy: LazyExactness | None = None
@@ -90,6 +108,7 @@ class Stage:
             suspects=self.queue,
             lazy=lazy,
         )
+        self.added = Added()
         self.app = self._app()
 
     def _app(self) -> FastAPI:
@@ -98,7 +117,7 @@ class Stage:
 
         app = FastAPI()
         problem.install(app)
-        app.include_router(chat_router(self.service, self.client, tenant))
+        app.include_router(chat_router(self.service, self.client, tenant, WriteBack(self.added)))
         app.include_router(passthrough_router(self.client, tenant))
         return app
 

@@ -98,7 +98,10 @@ async def raw_get(app, path: str) -> int:
     return sent[0]["status"]
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/chat/completions/render"])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/responses/resp_1/cancel", "/v1/messages/count_tokens", "/v1/chat/completions/render"],
+)
 async def test_what_generates_gets_the_tenants_salt_and_no_forged_fields(stage: Stage, http, path):
     answer = await http.post(path, json={"input": "hi", "cache_salt": "mine"})
     assert len(answer.json()["body"].split('"cache_salt": "')[1].split('"')[0]) == 64

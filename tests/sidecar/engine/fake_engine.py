@@ -21,6 +21,7 @@ from inferscale_sidecar.engine.client import EngineClient
 from inferscale_vllm.operation import Build, Inject, parse
 
 from .demo import demo_tokenizer
+from .fake_shapes import answer, as_chat
 
 SECRET = "a-secret-of-sixteen-or-more"
 
@@ -55,6 +56,8 @@ class FakeEngine:
                 Route("/tokenize", self._tokenize, methods=["POST"]),
                 Route("/v1/completions", self._generate, methods=["POST"]),
                 Route("/v1/chat/completions", self._generate, methods=["POST"]),
+                Route("/v1/responses", self._generate, methods=["POST"]),
+                Route("/v1/messages", self._generate, methods=["POST"]),
                 Route("/inferscale/{path:path}", self._control, methods=["GET", "POST"]),
                 Route("/v1/{path:path}", self._echo, methods=["GET", "HEAD", "POST", "DELETE"]),
             ]
@@ -134,7 +137,8 @@ class FakeEngine:
         if self.refuse(body):
             problem = {"message": "too hot", "type": "BadRequestError", "param": None, "code": 400}
             return JSONResponse({"error": problem}, status_code=400)
-        ids = self._ids(body)
+        path = request.url.path
+        ids = self._ids(as_chat(path, body))
         operation = parse(body.get("kv_transfer_params"), secret=SECRET)
         if isinstance(operation, Build):
             report = await self._build(operation, ids)
@@ -147,15 +151,8 @@ class FakeEngine:
         except asyncio.CancelledError:
             self.aborted.set()
             raise
-        return JSONResponse(self._answer(ids, report))
-
-    def _answer(self, ids: list[int], report: dict[str, Any] | None) -> dict[str, Any]:
-        return {
-            "id": "cmpl-1",
-            "choices": [{"index": 0, "text": "ok", "message": {"content": "ok"}}],
-            "usage": {"prompt_tokens": len(ids), "completion_tokens": 1},
-            "kv_transfer_params": {"inferscale": report} if report else None,
-        }
+        params = {"inferscale": report} if report else None
+        return JSONResponse({**answer(path, len(ids)), "kv_transfer_params": params})
 
     async def _events(self) -> AsyncIterator[bytes]:
         try:

@@ -1,4 +1,7 @@
-"""`/v1/chat/completions` and `/v1/completions` with the field `memory`, and `/v1/reports/{id}`."""
+"""What asks the model, with memory in it, and `/v1/reports/{id}`.
+
+The field `memory` of the body says whose memory; without it the headers may (`api.identity`).
+"""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -9,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from inferscale.protocol.chat import REPORT_HEADER, MemoryReport
+from inferscale_sidecar.api.identity import named_ids
 from inferscale_sidecar.api.limits import hold_stream
 from inferscale_sidecar.api.routes.relay import (
     CLIENT_CLOSED_REQUEST,
@@ -23,21 +27,25 @@ from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.engine.base import Engine, EngineRequest, EngineResponse
 from inferscale_sidecar.service.chat import ChatService, PreparedRequest
 from inferscale_sidecar.service.chat_fields import Endpoint
+from inferscale_sidecar.service.write_back import REMEMBER_HEADER, WriteBack
 
 CurrentTenant = Callable[..., Awaitable[Tenant]]
 """Dependency that authenticates a request."""
 
 
-def chat_router(service: ChatService, engine: Engine, tenant: CurrentTenant) -> APIRouter:
+def chat_router(
+    service: ChatService, engine: Engine, tenant: CurrentTenant, write_back: WriteBack
+) -> APIRouter:
     """The routes.
 
     Args:
         service: prepares requests and finishes answers.
         engine: where they are sent.
         tenant: see `CurrentTenant`.
+        write_back: remembers what users say, if asked to.
     """
     router = APIRouter(tags=["chat"])
-    exchange = _Exchange(service, engine)
+    exchange = _Exchange(service, engine, write_back)
 
     @router.post("/v1/chat/completions")
     async def chat_completions(
@@ -49,6 +57,14 @@ def chat_router(service: ChatService, engine: Engine, tenant: CurrentTenant) -> 
     async def completions(request: Request, who: Annotated[Tenant, Depends(tenant)]) -> Response:
         return await exchange.run(request, who, "completions")
 
+    @router.post("/v1/responses")
+    async def responses(request: Request, who: Annotated[Tenant, Depends(tenant)]) -> Response:
+        return await exchange.run(request, who, "responses")
+
+    @router.post("/v1/messages")
+    async def messages(request: Request, who: Annotated[Tenant, Depends(tenant)]) -> Response:
+        return await exchange.run(request, who, "messages")
+
     @router.get("/v1/reports/{request_id}")
     async def report(request_id: str, who: Annotated[Tenant, Depends(tenant)]) -> MemoryReport:
         return await service.reports.get(who, request_id)
@@ -59,23 +75,21 @@ def chat_router(service: ChatService, engine: Engine, tenant: CurrentTenant) -> 
 class _Exchange:
     """One request, from the client to the engine and back."""
 
-    def __init__(self, service: ChatService, engine: Engine) -> None:
-        self._service, self._engine = service, engine
+    def __init__(self, service: ChatService, engine: Engine, write_back: WriteBack) -> None:
+        self._service, self._engine, self._write_back = service, engine, write_back
 
     async def run(self, request: Request, tenant: Tenant, endpoint: Endpoint) -> Response:
         started = time.perf_counter()
         body = await json_object(request)
         if body.get("stream"):
             hold_stream(request, tenant)
+        ids = named_ids(request.headers)
+        said = self._write_back.said(endpoint, body, ids, request.headers.get(REMEMBER_HEADER))
         try:
-            prepared = await unless_gone(request, self._service.prepare(tenant, endpoint, body))
-            sent = EngineRequest(
-                "POST",
-                prepared.path,
-                headers={**to_engine(request.headers.items()), **_JSON},
-                content=prepared.content,
-            )
-            upstream = await unless_gone(request, self._engine.open(sent))
+            work = self._service.prepare(tenant, endpoint, body, ids)
+            prepared = await unless_gone(request, work)
+            upstream = await self._open(request, prepared)
+            written = self._write_back.start(tenant, said if upstream.status == 200 else None)
             if prepared.is_stream and upstream.status == 200:
                 return self._stream(tenant, prepared, upstream, started)
             try:
@@ -84,10 +98,20 @@ class _Exchange:
                 await upstream.aclose()
         except ClientGone:
             return Response(status_code=CLIENT_CLOSED_REQUEST)
+        await written
         if upstream.status == 200:
             seconds = time.perf_counter() - started
             answer = await self._service.finish(tenant, prepared, answer, seconds)
         return Response(answer, upstream.status, _headers(upstream, prepared))
+
+    async def _open(self, request: Request, prepared: PreparedRequest) -> EngineResponse:
+        sent = EngineRequest(
+            "POST",
+            prepared.path,
+            headers={**to_engine(request.headers.items()), **_JSON},
+            content=prepared.content,
+        )
+        return await unless_gone(request, self._engine.open(sent))
 
     def _stream(
         self, tenant: Tenant, prepared: PreparedRequest, upstream: EngineResponse, started: float

@@ -88,7 +88,9 @@ def _checked_body(path: str, raw: bytes, tenant: Tenant) -> tuple[bytes, bool]:
         return raw, False
     if "memory" in body:
         raise InvalidInput(
-            f"/v1/{path} does not take memory yet; use /v1/chat/completions", param="memory"
+            f"/v1/{path} does not take memory; /v1/chat/completions, /v1/completions, "
+            "/v1/responses and /v1/messages do",
+            param="memory",
         )
     refuse_reserved(body)
     salted = {**body, "cache_salt": cache_salt(tenant, own_salt(body))}
