@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import Any, BinaryIO
@@ -13,7 +14,7 @@ from inferscale.protocol.transfer import ImportResponse
 from inferscale_sidecar.cli.output import OK, Output
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.core import Scope, Tenant
-from inferscale_sidecar.errors import ConfigError, NotFound
+from inferscale_sidecar.errors import ConfigError, InvalidInput, NotFound
 from inferscale_sidecar.lifecycle.serve import open_embedder, open_store
 from inferscale_sidecar.service.message import need_scope
 from inferscale_sidecar.service.transfer import ImportOptions, TransferService
@@ -73,13 +74,46 @@ def import_memories(
     return OK
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where to import from, as the command line names it."""
+
+    name: str
+    place: str
+    history: Path | None = None
+    collection: str | None = None
+
+
 @contextmanager
-def opened(name: str) -> Iterator[ExportFile]:
-    """An export by the name of its file; `-` for stdin, which is kept in a file meanwhile.
+def opened(origin: Origin) -> Iterator[Source]:
+    """What is to be imported, open while the block runs.
 
     Raises:
         ConfigError: it cannot be read. InvalidInput: it is no export.
     """
+    if origin.name == "mem0":
+        yield _mem0(origin)
+        return
+    if origin.name != "inferscale":
+        raise InvalidInput(f"--from {origin.name!r} is not known; it can be inferscale or mem0")
+    if origin.history or origin.collection:
+        raise InvalidInput("--history and --collection are Mem0's; name it with --from mem0")
+    with _export(origin.place) as source:
+        yield source
+
+
+def _mem0(origin: Origin) -> Source:
+    from inferscale_sidecar.foreign.mem0_history import Mem0History
+    from inferscale_sidecar.foreign.points import open_points
+    from inferscale_sidecar.service.mem0_source import Mem0Source
+
+    history = Mem0History(origin.history) if origin.history else None
+    return Mem0Source(open_points(origin.place, origin.collection or "mem0"), history)
+
+
+@contextmanager
+def _export(name: str) -> Iterator[ExportFile]:
+    """An export by the name of its file; `-` for stdin, which is kept in a file meanwhile."""
     with ExitStack() as stack:
         if name == STANDARD:
             file: BinaryIO = stack.enter_context(TemporaryFile())

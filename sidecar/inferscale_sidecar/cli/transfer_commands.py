@@ -1,5 +1,6 @@
 """The commands `export` and `import`: their flags. What they do is in `transfer`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,7 +44,18 @@ def export_command(
 
 
 def import_command(
-    file: Annotated[str, typer.Argument(help="An export; - for stdin.")],
+    file: Annotated[
+        str, typer.Argument(help="An export; - for stdin. With --from, the other's vector store.")
+    ],
+    origin: Annotated[
+        str, typer.Option("--from", help="Whose memories: inferscale or mem0.", metavar="NAME")
+    ] = "inferscale",
+    history: Annotated[
+        Path | None, typer.Option(help="Mem0's history database.", metavar="FILE")
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Mem0's collection; mem0 by default.", metavar="NAME")
+    ] = None,
     tenant: TenantName = "default",
     restore: Annotated[
         bool, typer.Option("--restore", help="Also what was deleted here since.")
@@ -61,8 +73,12 @@ def import_command(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Store the memories of an export that are not here yet; doing it again changes nothing."""
-    from inferscale_sidecar.cli.transfer import import_memories, opened
+    """Store the memories of an export that are not here yet; doing it again changes nothing.
+
+    With --from mem0, FILE is a local Qdrant folder, a FAISS folder, or the URL of a Qdrant server
+    or of a PostgreSQL database with pgvector.
+    """
+    from inferscale_sidecar.cli.transfer import Origin, import_memories, opened
     from inferscale_sidecar.service.transfer import ImportOptions
 
     options = ImportOptions(
@@ -72,5 +88,5 @@ def import_command(
         dry_run=dry_run,
     )
     settings, output = load_settings(config, sets), Output(as_json=as_json)
-    with opened(file) as source:
+    with opened(Origin(origin, file, history, collection)) as source:
         raise typer.Exit(import_memories(settings, output, tenant, source, options))

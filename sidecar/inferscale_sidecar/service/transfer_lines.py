@@ -66,7 +66,7 @@ def read_line(line: bytes) -> wire.Line:
     try:
         return wire.LINE.validate_json(line)
     except ValidationError as error:
-        raise InvalidInput(_reasons(error)) from error
+        raise InvalidInput(reasons(error, skip=1)) from error
 
 
 def to_moved(line: wire.MemoryLine, *, tenant_id: str = "") -> MovedMemory:
@@ -133,15 +133,19 @@ def _vector(text: str | None) -> Vector | None:
     return vector
 
 
-def _reasons(error: ValidationError) -> str:
+def reasons(error: ValidationError, *, skip: int) -> str:
+    """What is wrong with which fields, without their values.
+
+    Args:
+        skip: so many parts of the places are left out: the reader's own.
+    """
     found: list[Any] = error.errors(include_url=False, include_input=False)
-    lines = [_reason(each) for each in found[:_MAX_REASONS]]
+    lines = [_reason(each, skip) for each in found[:_MAX_REASONS]]
     more = len(found) - len(lines)
     return ", ".join([*lines, *([f"and {more} more"] if more else [])])
 
 
-def _reason(found: Any) -> str:
-    # The first part of the place is the kind of line that the reader chose.
-    name = ".".join(str(part) for part in found["loc"][1:])
+def _reason(found: Any, skip: int) -> str:
+    name = ".".join(str(part) for part in found["loc"][skip:])
     reason = str(found["msg"]).removeprefix("Value error, ")
     return f"{name}: {reason}" if name else reason

@@ -1,0 +1,1 @@
+"""Stores of other products, read as they lie. Nothing here writes, and nothing is trusted."""
