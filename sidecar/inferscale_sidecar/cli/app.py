@@ -50,6 +50,9 @@ def start(
     arguments: Words = None,
     model: Model = None,
     engine_url: EngineUrl = None,
+    no_engine: Annotated[
+        bool, typer.Option("--no-engine", help="Memory only: no vLLM, chats answer 503.")
+    ] = False,
     host: Host = None,
     port: Port = None,
     config: ConfigFile = None,
@@ -64,6 +67,7 @@ def start(
         sets,
         engine__model=model,
         engine__url=engine_url,
+        engine__enabled=False if no_engine else None,
         engine__args=tuple(arguments) if arguments else None,
         server__host=host,
         server__port=port,

@@ -80,6 +80,8 @@ class EmbedConfig(_Section):
 class EngineConfig(_Section):
     """The vLLM that serves, started by the sidecar or attached to."""
 
+    enabled: bool = True
+    """False: memory only, without any vLLM; chats answer 503."""
     model: str = ""
     """Model that vLLM loads. Unset: the demo model, on a machine without a GPU."""
     served_model_name: str = ""

@@ -20,7 +20,7 @@ class PgvectorPoints:
             from psycopg import sql
         except ImportError as error:
             raise Unsupported(
-                "reading a PostgreSQL database needs psycopg; install 'psycopg[binary]'"
+                "reading a PostgreSQL database needs psycopg; install 'inferscale-memory[postgres]'"
             ) from error
         query = sql.SQL("SELECT id::text, payload FROM {}").format(sql.Identifier(self._collection))
         try:

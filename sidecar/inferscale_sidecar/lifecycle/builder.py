@@ -56,7 +56,7 @@ def make_builder(
     Args:
         load: loads the model's tokenizer; takes seconds, so call this in a thread.
     """
-    if not config.inject.enabled:
+    if not (config.inject.enabled and config.engine.enabled):
         return None
     try:
         tokenizer = load()

@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 
 from inferscale_sidecar.config import Config
+from inferscale_sidecar.engine.absent import Absence, AbsentEngine
 from inferscale_sidecar.engine.attach import Attachment
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.engine.command import ServedModel, detect_device, vllm_command
@@ -21,8 +22,8 @@ from inferscale_sidecar.errors import ConfigError, EngineUnavailable, SidecarErr
 class EngineHost:
     """An engine's life and the way to talk to it."""
 
-    board: Supervisor | Attachment
-    client: EngineClient
+    board: Supervisor | Attachment | Absence
+    client: EngineClient | AbsentEngine
 
 
 def attach(config: Config) -> EngineHost:
@@ -41,6 +42,11 @@ def attach(config: Config) -> EngineHost:
     timeout_s = config.engine.start_timeout_s
     board = Attachment(config.engine.url, probe_of(client), start_timeout_s=timeout_s)
     return EngineHost(board, client)
+
+
+def do_without() -> EngineHost:
+    """No engine."""
+    return EngineHost(Absence(), AbsentEngine())
 
 
 def supervise(config: Config, model: ServedModel) -> EngineHost:

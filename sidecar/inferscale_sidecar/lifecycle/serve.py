@@ -19,7 +19,7 @@ from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.lifecycle.application import make_app
 from inferscale_sidecar.lifecycle.builder import Builder, make_builder
-from inferscale_sidecar.lifecycle.host import EngineHost, attach, supervise
+from inferscale_sidecar.lifecycle.host import EngineHost, attach, do_without, supervise
 from inferscale_sidecar.lifecycle.http import StopSignal, bind, serving
 from inferscale_sidecar.lifecycle.mcp import load_mcp, mcp_running
 from inferscale_sidecar.lifecycle.parts import make_services
@@ -82,8 +82,9 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
     listener = bind(config.server.host, config.server.port)
     stack.callback(listener.close)
     with stage("model") as detail:
-        model = None if config.engine.url else await _model(config, detail)
-    host = supervise(config, model) if model else attach(config)
+        starts = config.engine.enabled and not config.engine.url
+        model = await _model(config, detail) if starts else None
+    host = _host(config, model)
     await stack.enter_async_context(_engine(host))
     with stage("memory"):
         store = await stack.enter_async_context(open_store(config))
@@ -124,6 +125,12 @@ async def _model(config: Config, detail: Detail) -> ServedModel:
         loop.call_soon_threadsafe(detail, f"{stage} ({share:.0%})")
 
     return await asyncio.to_thread(choose_model, config, detect_device(), progress)
+
+
+def _host(config: Config, model: ServedModel | None) -> EngineHost:
+    if not config.engine.enabled:
+        return do_without()
+    return supervise(config, model) if model else attach(config)
 
 
 async def _attached_model(host: EngineHost) -> str:

@@ -7,6 +7,7 @@ import logging
 from contextlib import suppress
 
 from inferscale_sidecar.api.routes.health import ReadyState
+from inferscale_sidecar.engine.absent import Absence
 from inferscale_sidecar.engine.selftest import SelfTestResult, self_test
 from inferscale_sidecar.errors import EngineUnavailable, SidecarError
 from inferscale_sidecar.lifecycle.builder import Builder
@@ -31,7 +32,9 @@ class EngineWatch:
         self._metrics = metrics
         self._verdict: SelfTestResult | None = None
         self._off_reason = ""
-        metrics.engine_up.set_function(lambda: host.board.health.state == "ready")
+        metrics.engine_up.set_function(
+            lambda: host.board.health.state == "ready" and not isinstance(host.board, Absence)
+        )
         metrics.injection_enabled.set_function(lambda: host.client.can_inject)
 
     async def run(self) -> None:

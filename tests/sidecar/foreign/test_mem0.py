@@ -10,10 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.sidecar.databases import Backend
 from tests.sidecar.service.transfer_world import Place, opened
 
 from inferscale_sidecar.core import Scope
-from inferscale_sidecar.errors import ConfigError, InvalidInput, Unsupported
+from inferscale_sidecar.errors import ConfigError, InvalidInput
 from inferscale_sidecar.foreign.mem0_history import Mem0History
 from inferscale_sidecar.foreign.points import Point, open_points
 from inferscale_sidecar.foreign.qdrant_server import QdrantServerPoints
@@ -26,8 +27,8 @@ RELEASES = ("1.0.11", "2.2.1")
 
 
 @pytest.fixture
-async def place(migrated: Path, tmp_path: Path) -> AsyncIterator[Place]:
-    async with opened(migrated, tmp_path, "here.db") as place:
+async def place(backend: Backend) -> AsyncIterator[Place]:
+    async with opened(backend) as place:
         yield place
 
 
@@ -168,6 +169,22 @@ def test_a_qdrant_server_is_read_page_by_page() -> None:
         list(QdrantServerPoints("http://q:6333", "none", transport=broken))
 
 
-def test_pgvector_says_what_it_needs_or_that_nobody_answers() -> None:
-    with pytest.raises((Unsupported, ConfigError), match=r"psycopg|cannot read the table"):
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_pgvector_table_is_read(backend: Any, database_url: str) -> None:
+    url = database_url.replace("+psycopg", "")
+    database = url.partition("@/")[2].partition("?")[0]
+    # As mem0 makes it, but for the vectors, whose type is an extension and which are not read.
+    backend.execute("CREATE TABLE mem0 (id UUID PRIMARY KEY, payload JSONB)", database)
+    rows = "SELECT gen_random_uuid(), jsonb_build_object('data', n) FROM generate_series(1, 1200) n"
+    backend.execute(f"INSERT INTO mem0 {rows}", database)
+    points = list(open_points(url, "mem0"))
+    assert sorted(point.payload["data"] for point in points) == list(range(1, 1201))
+    assert len({point.id for point in points}) == 1200
+    with pytest.raises(ConfigError, match="cannot read the table 'nothing'"):
+        list(open_points(url, "nothing"))
+    assert backend.execute("SELECT count(*) FROM mem0", database) == [(1200,)]
+
+
+def test_pgvector_says_that_nobody_answers() -> None:
+    with pytest.raises(ConfigError, match="cannot read the table"):
         list(open_points("postgresql://u:p@127.0.0.1:9/db", "mem0"))

@@ -135,6 +135,31 @@ async def test_it_serves_drains_and_stops_its_engine(start: Starter) -> None:
     await until_gone(sidecar.engine_pid)
 
 
+async def test_without_an_engine_it_remembers_and_refuses_to_chat(start: Starter) -> None:
+    sidecar = await start("--no-engine")
+    await sidecar.wait_ready()
+    assert (sidecar.ready["model"], sidecar.ready["injection"].split(":")[0]) == ("none", "off")
+    async with httpx.AsyncClient(base_url=sidecar.ready["url"], timeout=20) as http:
+        ready = (await http.get("/ready")).raise_for_status().json()
+        assert ready["parts"]["engine"] == "ready: there is no engine (engine.enabled is false)"
+        added = {"messages": "Ada likes tea.", "user_id": "ada", "infer": False}
+        added_as = (await http.post("/v1/memories", json=added)).json()["results"][0]
+        assert added_as["kv_state"] == "off"
+        recalled = await http.post("/v1/recall", json={"query": "tea?", "user_id": "ada"})
+        assert "Ada likes tea." in recalled.json()["text"]
+        failed = await http.post("/v1/memories", json={**added, "messages": "x", "infer": True})
+        assert failed.json()["results"][0]["status"] == "raw"
+        chat = {"messages": [{"role": "user", "content": "hi"}]}
+        refused = await http.post("/v1/chat/completions", json=chat)
+        assert refused.status_code == 503
+        assert "without --no-engine" in refused.json()["error"]["message"]
+        assert (await http.get("/v1/models")).status_code == 503
+        assert "inferscale_engine_up 0.0" in (await http.get("/metrics")).text
+    sidecar.process.send_signal(signal.SIGTERM)
+    assert await sidecar.finish() == 0
+    assert not sidecar.engine_pid_file.exists()
+
+
 async def test_interrupt_ends_with_130_also_while_the_engine_starts(start: Starter) -> None:
     sidecar = await start("--set", "engine.args=--slow")
     async with asyncio.timeout(START_S):
