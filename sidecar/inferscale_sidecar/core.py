@@ -151,6 +151,31 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Thread:
+    """A conversation of a user, perhaps with one agent; its id is the run of `scope`."""
+
+    id: str
+    tenant_id: str
+    scope: Scope
+    created_at: datetime
+    updated_at: datetime
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ThreadMessage:
+    """A message of a thread, word for word."""
+
+    id: str
+    role: str
+    content: str
+    created_at: datetime
+    name: str | None = None
+    said_at: datetime | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class PinnedBlock:
     """A version of a block in a composition, frozen."""
 

@@ -28,7 +28,7 @@ ITEM_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 OPERATIONS = (
     *("add", "get", "list", "search", "update", "delete", "history", "recall", "resolve"),
     "documents",
-    *("block_read", "block_write"),
+    *("block_read", "block_write", "thread_read", "thread_write"),
 )
 OUTCOMES = ("ok", "invalid", "not_found", "conflict", "limited", "unsupported", "error")
 STAGES = ("embed", "search", "compose")

@@ -45,6 +45,7 @@ from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.service.threads import ThreadService
 from inferscale_sidecar.service.write_back import WriteBack
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
@@ -168,6 +169,7 @@ async def serve(folder: Path) -> None:
         memory=memory,
         recall=recall,
         blocks=BlockService(store, metrics),
+        threads=ThreadService(store, memory, recall, metrics),
         tenants=TenantService(store, metrics),
         metrics=metrics,
         readiness=lambda: ReadyState(True, {}),

@@ -16,6 +16,7 @@ from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.service.threads import ThreadService
 from inferscale_sidecar.store import SqlStore
 
 from .databases import Backend, PostgresServer, SqliteFiles, running_postgres
@@ -35,6 +36,7 @@ class World:
     memory: MemoryService
     recall: RecallService
     blocks: BlockService
+    threads: ThreadService
     tenants: TenantService
     tenant: Tenant
     other: Tenant
@@ -124,9 +126,10 @@ def create_world(store: SqlStore, clock: Clock) -> Callable[[Tenant, Tenant], Wo
             clock=clock,
         )
         blocks = BlockService(store, metrics, on_write=lambda: writes.append(None))
+        threads = ThreadService(store, memory, recall, metrics)
         tenants = TenantService(store, metrics)
         return World(
-            *(store, embedder, metrics, clock, memory, recall, blocks),
+            *(store, embedder, metrics, clock, memory, recall, blocks, threads),
             *(tenants, tenant, other, writes),
             documents=DocumentService(store, embedder, metrics, clock=clock),
         )

@@ -14,12 +14,14 @@ from inferscale_sidecar.api.routes.health import Readiness, create_health_router
 from inferscale_sidecar.api.routes.memory import create_memory_router
 from inferscale_sidecar.api.routes.recall import create_recall_router
 from inferscale_sidecar.api.routes.tenant import create_tenant_router
+from inferscale_sidecar.api.routes.threads import create_thread_router
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.admission import Admission
 from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.service.threads import ThreadService
 
 _TEXT = {"type": "string"}
 _ERROR_SCHEMA: dict[str, Any] = {
@@ -65,6 +67,7 @@ def create_app(
     memory: MemoryService,
     recall: RecallService,
     blocks: BlockService,
+    threads: ThreadService,
     tenants: TenantService,
     metrics: Metrics,
     readiness: Readiness,
@@ -76,7 +79,7 @@ def create_app(
     """The ASGI application.
 
     Args:
-        memory, recall, blocks, tenants: the services behind the routes.
+        memory, recall, blocks, threads, tenants: the services behind the routes.
         metrics: what `/metrics` shows.
         readiness: what `/ready` answers.
         admission: counts requests against tenants' limits; a new one if None.
@@ -101,6 +104,7 @@ def create_app(
         create_memory_router(memory),
         create_recall_router(recall),
         create_block_router(blocks),
+        create_thread_router(threads, recall),
         create_tenant_router(tenants),
         *extra_routers,
     ):

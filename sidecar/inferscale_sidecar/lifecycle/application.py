@@ -26,6 +26,7 @@ def make_app(
         memory=services.memory,
         recall=services.recall,
         blocks=services.blocks,
+        threads=services.threads,
         tenants=services.tenants,
         metrics=services.metrics,
         readiness=readiness,

@@ -25,6 +25,7 @@ from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.sweep import Sweeper
 from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.service.threads import ThreadService
 from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.store import MemoryStore
 
@@ -36,6 +37,7 @@ class Services:
     memory: MemoryService
     recall: RecallService
     blocks: BlockService
+    threads: ThreadService
     tenants: TenantService
     chat: ChatService
     metrics: Metrics
@@ -152,6 +154,7 @@ def make_services(
         memory=memory,
         recall=recall,
         blocks=blocks,
+        threads=ThreadService(store, memory, recall, metrics, on_write=on_write),
         tenants=tenants,
         chat=chat,
         metrics=metrics,

@@ -142,7 +142,7 @@ class MemoryService(MemoryAdder):
             return removed
 
     async def delete_all(self, tenant: Tenant, scope: Scope) -> Removed:
-        """Remove all memories and blocks of a scope. Raises InvalidInput without one."""
+        """Remove all memories, blocks and threads of a scope. Raises InvalidInput without one."""
         with self._metrics.operation("delete"):
             need_scope(scope)
             removed = await self._store.delete_scope(tenant.id, scope)

@@ -39,11 +39,13 @@ def draft_of(note: Note, vector: Vector) -> Draft:
     return Draft(note.text, vector, note.role, note.actor_id, note.said_at, note.expires_at)
 
 
-def read_notes(messages: str | Message | Sequence[Message]) -> list[Note]:
+def read_notes(
+    messages: str | Message | Sequence[Message], *, keep_system: bool = False
+) -> list[Note]:
     """The texts worth keeping, in order, verbatim.
 
-    System messages and messages without text are skipped; the text parts of multimodal content are
-    joined by newlines.
+    System messages (unless `keep_system`) and messages without text are skipped; the text parts of
+    multimodal content are joined by newlines.
 
     Raises:
         InvalidInput: too many messages, or a text that cannot be stored; all are refused then.
@@ -52,7 +54,11 @@ def read_notes(messages: str | Message | Sequence[Message]) -> list[Note]:
         messages = [Message(role="user", content=messages)]
     elif isinstance(messages, Message):
         messages = [messages]
-    notes = [_read(message, f"messages[{at}]") for at, message in enumerate(messages)]
+    notes = [
+        _read(message, f"messages[{at}]")
+        for at, message in enumerate(messages)
+        if keep_system or message.role != "system"
+    ]
     kept = [note for note in notes if note is not None]
     if len(kept) > MAX_MESSAGES:
         raise InvalidInput(
@@ -64,8 +70,6 @@ def read_notes(messages: str | Message | Sequence[Message]) -> list[Note]:
 
 
 def _read(message: Message, where: str) -> Note | None:
-    if message.role == "system":
-        return None
     text = _text_of(message, where)
     if not text.strip():
         return None
@@ -171,6 +175,22 @@ def end_of_life(
     return expires_at
 
 
+def check_key(key: str | None) -> str | None:
+    """The client's name for a request, if it gave one.
+
+    Raises:
+        InvalidInput: it is empty, long, or not printable ASCII.
+    """
+    if key is not None and not (
+        0 < len(key) <= MAX_KEY_CHARS and key.isascii() and key.isprintable()
+    ):
+        raise InvalidInput(
+            f"Idempotency-Key must be 1 to {MAX_KEY_CHARS} printable ASCII characters",
+            param="Idempotency-Key",
+        )
+    return key
+
+
 def name_request(
     key: str | None,
     scope: Scope,
@@ -185,13 +205,9 @@ def name_request(
     Raises:
         InvalidInput: the key is empty, long, or not printable ASCII.
     """
+    key = check_key(key)
     if key is None:
         return None
-    if not key or len(key) > MAX_KEY_CHARS or not (key.isascii() and key.isprintable()):
-        raise InvalidInput(
-            f"Idempotency-Key must be 1 to {MAX_KEY_CHARS} printable ASCII characters",
-            param="Idempotency-Key",
-        )
     ids = [scope.user_id, scope.agent_id, scope.run_id]
     asked: list[Any] = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
     if infer:

@@ -30,6 +30,7 @@ from inferscale_sidecar.store.records import (
     VersionEvent,
 )
 from inferscale_sidecar.store.tenant_port import TenantPort
+from inferscale_sidecar.store.thread_port import ThreadPort
 from inferscale_sidecar.store.transfer_port import TransferPort
 
 
@@ -128,7 +129,8 @@ class MemoryPort(Protocol):
 
     async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
         """The same for all memories of a scope, in the same number of statements, and for blocks
-        that are attached to it: those that are attached elsewhere too are only detached."""
+        that are attached to it: those that are attached elsewhere too are only detached. Its
+        threads go with their messages."""
 
     async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
         """What happened to a memory, oldest first; empty if it never existed."""
@@ -205,6 +207,7 @@ class MemoryStore(
     BankPort,
     NeighbourPort,
     BlockPort,
+    ThreadPort,
     HandlePort,
     DocumentPort,
     TransferPort,

@@ -33,6 +33,7 @@ from inferscale_sidecar.store.rows import (
     version_row,
 )
 from inferscale_sidecar.store.schema import embeddings, memories, memory_versions
+from inferscale_sidecar.store.threads import remove_threads, threads_in
 
 
 class SqlMemories:
@@ -140,7 +141,8 @@ class SqlMemories:
         async with self._db.write() as conn:
             seq, now = await next_seq(conn, tenant_id), self._clock()
             removed = await removal.remove(conn, condition, seq=seq, now=now)
-            return removed + await block_removal.remove_scope(conn, tenant_id, scope, now)
+            removed += await block_removal.remove_scope(conn, tenant_id, scope, now)
+            return removed + await remove_threads(conn, threads_in(tenant_id, scope))
 
 
 async def _new_version(

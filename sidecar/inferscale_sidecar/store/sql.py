@@ -30,6 +30,7 @@ from inferscale_sidecar.store.rows import insert_or
 from inferscale_sidecar.store.schema import meta, tenants
 from inferscale_sidecar.store.snapshot import SqlSnapshots
 from inferscale_sidecar.store.tenants import SqlTenants, new_tenant
+from inferscale_sidecar.store.threads import SqlThreads
 from inferscale_sidecar.store.watermark import WaterMarks
 
 _EMBEDDER = select(meta.c.value).where(meta.c.key == "embedder")
@@ -50,6 +51,7 @@ class SqlStore(
     SqlBanks,
     SqlNeighbours,
     SqlBlocks,
+    SqlThreads,
     SqlHandles,
     SqlDocuments,
     SqlTenants,

@@ -25,6 +25,7 @@ from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
+from inferscale_sidecar.service.threads import ThreadService
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
 BASE_URL = "http://127.0.0.1:8420"
@@ -64,10 +65,13 @@ class Sidecar:
         embedder, metrics = HashEmbedder(), Metrics("test")
         searcher = Searcher(self._store, embedder, metrics, create_index=FlatIndex)
         self.tenants = TenantService(self._store, metrics)
+        memory = MemoryService(self._store, embedder, searcher, metrics)
+        recall = RecallService(self._store, searcher, MemoryFrame(), metrics)
         app = create_app(
-            memory=MemoryService(self._store, embedder, searcher, metrics),
-            recall=RecallService(self._store, searcher, MemoryFrame(), metrics),
+            memory=memory,
+            recall=recall,
             blocks=BlockService(self._store, metrics),
+            threads=ThreadService(self._store, memory, recall, metrics),
             tenants=self.tenants,
             metrics=metrics,
             readiness=lambda: ReadyState(True, {}),

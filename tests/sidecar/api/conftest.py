@@ -30,6 +30,7 @@ def create(world: Any, state: dict[str, ReadyState]) -> Callable[..., FastAPI]:
             memory=world.memory,
             recall=world.recall,
             blocks=world.blocks,
+            threads=world.threads,
             tenants=world.tenants,
             metrics=world.metrics,
             readiness=lambda: state["now"],

@@ -1,0 +1,208 @@
+"""Conversation threads in SQL: messages word for word, in the order in which they were added."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from inferscale_sidecar.core import Scope, Thread, ThreadMessage
+from inferscale_sidecar.errors import Conflict
+from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.records import Removed
+from inferscale_sidecar.store.rows import batched, next_seq
+from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
+from inferscale_sidecar.store.thread_tables import thread_messages, threads
+
+
+class SqlThreads:
+    """Implements `ThreadPort`."""
+
+    _db: Database
+    _clock: Callable[[], datetime]
+
+    async def create_thread(
+        self, tenant_id: str, thread_id: str, scope: Scope, metadata: dict[str, Any] | None
+    ) -> Thread:
+        now = self._clock()
+        async with self._db.write() as conn:
+            await next_seq(conn, tenant_id)
+            known = await _find(conn, tenant_id, thread_id)
+            if known is None:
+                row = {
+                    "id": thread_id,
+                    "tenant_id": tenant_id,
+                    "user_id": scope.user_id,
+                    "agent_id": scope.agent_id,
+                    "metadata": metadata,
+                    "created_at": now,
+                    "updated_at": now,
+                }
+                await conn.execute(insert(threads), row)
+                known = await _find(conn, tenant_id, thread_id)
+        assert known is not None
+        if (known.user_id, known.agent_id) != (scope.user_id, scope.agent_id):
+            raise Conflict(
+                f"thread {thread_id[:64]!a} belongs to another user or agent; choose another id",
+                code="thread_id_taken",
+                param="id",
+            )
+        return _to_thread(known)
+
+    async def get_thread(self, tenant_id: str, thread_id: str) -> Thread | None:
+        async with self._db.read() as conn:
+            row = await _find(conn, tenant_id, thread_id)
+        return _to_thread(row) if row else None
+
+    async def list_threads(
+        self, tenant_id: str, scope: Scope | None = None, *, limit: int, after: int | None = None
+    ) -> ThreadPage:
+        condition = threads.c.tenant_id == tenant_id
+        if scope is not None:
+            condition = threads_in(tenant_id, scope)
+        rest = condition if after is None else condition & (threads.c.num > after)
+        query = select(threads).where(rest).order_by(threads.c.num).limit(limit + 1)
+        async with self._db.read() as conn:
+            total = await conn.scalar(select(func.count()).select_from(threads).where(condition))
+            rows = (await conn.execute(query)).all()
+        more = len(rows) > limit
+        found = [_to_thread(row) for row in rows[:limit]]
+        return ThreadPage(found, total or 0, rows[limit - 1].num if more else None)
+
+    async def add_messages(
+        self,
+        tenant_id: str,
+        thread_id: str,
+        drafts: Sequence[MessageDraft],
+        *,
+        key: str | None = None,
+    ) -> list[ThreadMessage] | None:
+        async with self._db.write() as conn:
+            await next_seq(conn, tenant_id)
+            thread = await _find(conn, tenant_id, thread_id)
+            if thread is None or not drafts:
+                return None if thread is None else []
+            # One more than there are: an earlier request may have had more messages.
+            *ids, more = [_message_id(thread.num, key, at) for at in range(len(drafts) + 1)]
+            if key and (earlier := await _read(conn, [*ids, more])):
+                _refuse_others(earlier, drafts)
+                return earlier
+            now = self._clock()
+            rows = [
+                {"id": each, "thread_num": thread.num, "created_at": now, **vars(draft)}
+                for each, draft in zip(ids, drafts, strict=True)
+            ]
+            await conn.execute(insert(thread_messages), rows)
+            is_this = threads.c.num == thread.num
+            await conn.execute(update(threads).where(is_this).values(updated_at=now))
+            return await _read(conn, ids)
+
+    async def list_messages(
+        self,
+        tenant_id: str,
+        thread_id: str,
+        *,
+        limit: int,
+        start: int | None = None,
+        newest_first: bool = False,
+    ) -> MessagePage | None:
+        num = thread_messages.c.num
+        async with self._db.read() as conn:
+            thread = await _find(conn, tenant_id, thread_id)
+            if thread is None:
+                return None
+            its = thread_messages.c.thread_num == thread.num
+            total = await conn.scalar(select(func.count()).select_from(thread_messages).where(its))
+            if start is not None:
+                its &= num < start if newest_first else num > start
+            order = num.desc() if newest_first else num
+            query = select(thread_messages).where(its).order_by(order).limit(limit + 1)
+            rows = (await conn.execute(query)).all()
+        more = len(rows) > limit
+        found = [_to_message(row) for row in rows[:limit]]
+        return MessagePage(found, total or 0, rows[limit - 1].num if more else None)
+
+    async def delete_message(self, tenant_id: str, thread_id: str, message_id: str) -> bool:
+        async with self._db.write() as conn:
+            thread = await _find(conn, tenant_id, thread_id)
+            if thread is None:
+                return False
+            is_this = (thread_messages.c.thread_num == thread.num) & (
+                thread_messages.c.id == message_id
+            )
+            return bool((await conn.execute(delete(thread_messages).where(is_this))).rowcount)
+
+    async def delete_thread(self, tenant_id: str, thread_id: str) -> Removed | None:
+        is_this = and_(threads.c.tenant_id == tenant_id, threads.c.id == thread_id)
+        async with self._db.write() as conn:
+            await next_seq(conn, tenant_id)
+            removed = await remove_threads(conn, is_this)
+        return removed if removed.threads else None
+
+
+def threads_in(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
+    """Condition on `threads`: this tenant, and every id that is given; a run is a thread's id."""
+    ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "id": scope.run_id}
+    given = [threads.c[name] == value for name, value in ids.items() if value is not None]
+    if not given:
+        raise ValueError("a scope needs at least one of user_id, agent_id, run_id")
+    return and_(threads.c.tenant_id == tenant_id, *given)
+
+
+async def remove_threads(conn: AsyncConnection, condition: ColumnElement[bool]) -> Removed:
+    """Remove the threads for which `condition` (on `threads`) holds, with their messages."""
+    its = thread_messages.c.thread_num.in_(select(threads.c.num).where(condition))
+    messages = (await conn.execute(delete(thread_messages).where(its))).rowcount
+    gone = (await conn.execute(delete(threads).where(condition))).rowcount
+    return Removed(0, 0, threads=gone, messages=messages)
+
+
+async def _find(conn: AsyncConnection, tenant_id: str, thread_id: str) -> Row[Any] | None:
+    query = select(threads).where(threads.c.tenant_id == tenant_id, threads.c.id == thread_id)
+    return (await conn.execute(query)).one_or_none()
+
+
+async def _read(conn: AsyncConnection, ids: Sequence[str]) -> list[ThreadMessage]:
+    """Those of these messages that there are, in the order in which they were added."""
+    found: list[ThreadMessage] = []
+    for some in batched(ids):
+        query = select(thread_messages).where(thread_messages.c.id.in_(some))
+        rows = await conn.execute(query.order_by(thread_messages.c.num))
+        found += [_to_message(row) for row in rows]
+    return found
+
+
+def _message_id(thread_num: int, key: str | None, at: int) -> str:
+    """The same id for the same message of the same request, so that it is kept once."""
+    if key is None:
+        return str(uuid.uuid4())
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"thread-message/{thread_num}/{key}/{at}"))
+
+
+def _refuse_others(earlier: Sequence[ThreadMessage], drafts: Sequence[MessageDraft]) -> None:
+    known = [(m.role, m.content, m.name) for m in earlier]
+    if known != [(d.role, d.content, d.name) for d in drafts]:
+        raise Conflict(
+            "this Idempotency-Key was already used for other messages; use a new key for each "
+            "distinct request",
+            code="idempotency_key_reused",
+        )
+
+
+def _to_thread(row: Row[Any]) -> Thread:
+    scope = Scope(row.user_id, row.agent_id, row.id)
+    return Thread(row.id, row.tenant_id, scope, row.created_at, row.updated_at, row.metadata)
+
+
+def _to_message(row: Row[Any]) -> ThreadMessage:
+    return ThreadMessage(
+        id=row.id,
+        role=row.role,
+        content=row.content,
+        created_at=row.created_at,
+        name=row.name,
+        said_at=row.said_at,
+        metadata=row.metadata,
+    )
