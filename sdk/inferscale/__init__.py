@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferscale._async_block_client import AsyncBlocks
 from inferscale._async_client import AsyncMemory
+from inferscale._async_thread_client import AsyncThreads
 from inferscale._attach import MemoryLike, memory_field, merge_extra_body
 from inferscale._block_client import Blocks
 from inferscale._block_results import Block, BlockHistoryRecord, BlockList, PinnedBlock
@@ -33,6 +34,15 @@ from inferscale._results import (
     UpdateResult,
 )
 from inferscale._stream import AsyncChatStream, ChatStream
+from inferscale._thread_client import Threads
+from inferscale._thread_results import (
+    AddMessagesResult,
+    MessageList,
+    Thread,
+    ThreadContext,
+    ThreadList,
+    ThreadMessage,
+)
 from inferscale._version import __version__
 from inferscale.errors import (
     APIConnectionError,
@@ -67,12 +77,14 @@ __all__ = [
     "APIResponseError",
     "APIStatusError",
     "APITimeoutError",
+    "AddMessagesResult",
     "AddResult",
     "AddedMemory",
     "AsyncBlocks",
     "AsyncChatStream",
     "AsyncDocuments",
     "AsyncMemory",
+    "AsyncThreads",
     "AuthenticationError",
     "Block",
     "BlockHistoryRecord",
@@ -98,6 +110,7 @@ __all__ = [
     "MemoryLike",
     "MemoryRecord",
     "MemoryReport",
+    "MessageList",
     "NotFoundError",
     "NotReadyError",
     "PermissionDeniedError",
@@ -109,6 +122,11 @@ __all__ = [
     "SearchResult",
     "ServerError",
     "StreamError",
+    "Thread",
+    "ThreadContext",
+    "ThreadList",
+    "ThreadMessage",
+    "Threads",
     "TooLargeError",
     "UnavailableError",
     "UnsupportedError",

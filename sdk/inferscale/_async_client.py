@@ -10,6 +10,7 @@ import httpx
 
 from inferscale import _exchange, _operations
 from inferscale._async_block_client import AsyncBlocks
+from inferscale._async_thread_client import AsyncThreads
 from inferscale._chat_client import AsyncChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
 from inferscale._documents import AsyncDocuments
@@ -52,6 +53,11 @@ class AsyncMemory(AsyncReadMethods, AsyncChatMethods):
     def blocks(self) -> AsyncBlocks:
         """As `Memory.blocks`; its methods are awaited."""
         return AsyncBlocks(self._transport)
+
+    @property
+    def threads(self) -> AsyncThreads:
+        """As `Memory.threads`; its methods are awaited."""
+        return AsyncThreads(self._transport)
 
     async def add(
         self,

@@ -27,6 +27,7 @@ from inferscale._results import (
     HistoryRecord,
     UpdateResult,
 )
+from inferscale._thread_client import Threads
 from inferscale._transport import SyncTransport
 
 
@@ -64,6 +65,11 @@ class Memory(ReadMethods, ChatMethods):
     def blocks(self) -> Blocks:
         """Pinned blocks: text that is part of every recall, handle and chat with memory."""
         return Blocks(self._transport)
+
+    @property
+    def threads(self) -> Threads:
+        """Conversations: messages word for word, and what is remembered that bears on them."""
+        return Threads(self._transport)
 
     def add(
         self,

@@ -34,6 +34,13 @@ NO_RANKING: Mapping[str, Any] = {}
 """The sidecar's own way to rank hits."""
 
 
+def check_key(key: str | None) -> str | None:
+    """The caller's name for an addition. Raises InvalidArgumentError if a header cannot hold it."""
+    if key and not (key.isascii() and key.isprintable()):
+        raise InvalidArgumentError(f"idempotency_key is {key!a}; it must be printable ASCII.")
+    return key
+
+
 def add(
     messages: Messages,
     *,
@@ -47,10 +54,6 @@ def add(
     extra: Mapping[str, Any],
 ) -> Operation[AddResult]:
     reject_unsupported("add", extra)
-    if idempotency_key and not (idempotency_key.isascii() and idempotency_key.isprintable()):
-        raise InvalidArgumentError(
-            f"idempotency_key is {idempotency_key!a}; it must be printable ASCII."
-        )
     fields = {
         **scope_ids(scope),
         "messages": memory_messages(messages),
@@ -66,7 +69,7 @@ def add(
         reads(AddResult),
         content=encode_model(wire.AddRequest, fields),
         # The same key on every attempt: the sidecar adds once, however often it hears this.
-        headers={"Idempotency-Key": idempotency_key or uuid.uuid4().hex},
+        headers={"Idempotency-Key": check_key(idempotency_key) or uuid.uuid4().hex},
     )
 
 

@@ -18,9 +18,12 @@ def test_every_method_is_listed():
     assert set(methods) - named <= {"close"}
 
 
-def test_every_method_of_blocks_is_listed():
-    section = TEXT[TEXT.index("## Pinned blocks") : TEXT.index("## Streaming")]
-    methods = [name for name in dir(inferscale.Blocks) if not name.startswith("_")]
+@pytest.mark.parametrize(
+    ("kind", "title"), [(inferscale.Blocks, "Pinned blocks"), (inferscale.Threads, "Threads")]
+)
+def test_every_method_of_a_part_is_listed(kind, title):
+    section = TEXT[TEXT.index(f"## {title}") :].removeprefix("## ").partition("\n## ")[0]
+    methods = [name for name in dir(kind) if not name.startswith("_")]
     assert [name for name in methods if f"`{name}(" not in section] == []
 
 
@@ -42,5 +45,7 @@ def test_snippets_use_what_exists(snippet):
                 "chunk": inferscale.ChatCompletionChunk,
                 "client": inferscale.OpenAI,
                 "human": inferscale.Block,
+                "m": inferscale.ThreadMessage,
+                "context": inferscale.ThreadContext,
             }[node.value.id]
             assert hasattr(kind, node.attr) or node.attr in kind.model_fields, node.attr

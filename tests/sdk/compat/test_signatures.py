@@ -36,7 +36,7 @@ OFFERED = {
         *("user.get_threads", "user.warm", "user.lookup"),
         *("thread.create", "thread.add_messages", "thread.add_messages_batch", "thread.get"),
         *("thread.get_user_context", "thread.get_context", "thread.list_messages"),
-        *("thread.delete", "thread.list", "thread.lookup"),
+        *("thread.delete", "thread.list", "thread.list_all", "thread.lookup"),
         *("graph.add", "graph.add_batch", "graph.add_fact_triple", "graph.search"),
         *("graph.search_edges", "graph.search_episodes", "graph.get_context"),
         *("graph.create", "graph.get", "graph.delete", "graph.warm", "graph.lookup"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferscale import AddResult, ConflictError, InvalidArgumentError, MemoryHandle
+from inferscale import ConflictError, InvalidArgumentError, MemoryHandle
 from inferscale.compat.zep import (
     AsyncZep,
     DialectError,
@@ -14,8 +14,6 @@ from inferscale.compat.zep import (
     NotFoundError,
     Zep,
 )
-from inferscale.compat.zep._blocking import Thread
-from inferscale.compat.zep._scope import Owners
 
 from .conftest import BASE_URL, Awaited
 
@@ -156,10 +154,42 @@ async def test_a_thread_belongs_to_one_user(zep, open_zep):
         await zep.thread.add_messages("t9", messages=[{"role": "user", "content": "x"}])
 
 
-async def test_a_thread_without_messages_has_an_empty_context(zep):
+async def test_a_thread_without_messages_has_an_empty_context_but_for_blocks(zep):
     await zep.thread.create(thread_id="t1", user_id="alice")
     context = await zep.thread.get_user_context("t1")
     assert (context.context, context.handle) == ("", None)
+    await zep.inferscale.blocks.create("human", "Name: Al", user_id="alice")
+    context = await zep.thread.get_user_context("t1")
+    assert "Name: Al" in context.context and context.handle.text == context.context
+
+
+async def test_the_same_words_again_are_two_messages_and_one_memory(zep):
+    await zep.thread.create(thread_id="t1", user_id="alice")
+    for key in ("k1", "k2", "k2"):
+        said = [Message(role="user", content="Yes."), Message(role="assistant", content="Good.")]
+        await zep.thread.add_messages("t1", messages=said, idempotency_key=key)
+    assert [m.content for m in (await zep.thread.get("t1")).messages] == ["Yes.", "Good."] * 2
+    assert len(await zep.graph.edge.get_by_user_id("alice")) == 2
+
+
+async def test_threads_are_known_without_messages_and_to_every_client(zep, open_zep):
+    for thread, user in (("t1", "alice"), ("t2", "bob"), ("t3", "alice")):
+        await zep.thread.create(thread_id=thread, user_id=user)
+    other = open_zep()
+    assert [t.thread_id for t in await other.user.get_threads("alice")] == ["t1", "t3"]
+    assert (await other.user.get("bob")).user_id == "bob"
+    page = await other.thread.list(page_size=2)
+    assert [t.thread_id for t in page.items] == ["t1", "t2"] and page.has_next
+    rest = await other.thread.list(page_size=2, cursor=page.next_cursor)
+    assert [t.thread_id for t in rest.items] == ["t3"] and not rest.has_next
+    found = await other.thread.list_all(page_size=2, page_number=2)
+    assert ([t.thread_id for t in found.threads], found.total_count) == (["t3"], 3)
+    newest = (await other.thread.list_all(asc=False)).threads
+    assert [t.thread_id for t in newest] == ["t3", "t2", "t1"]
+    assert (await other.thread.get("t1")).messages == []
+    await other.thread.delete("t1")
+    with pytest.raises(NotFoundError, match=r"thread\.create"):
+        await zep.thread.get_user_context("t1")
 
 
 async def test_handles_stay_out_of_dumps(zep):
@@ -243,7 +273,8 @@ NOT_HONOURED = [
     lambda z: z.thread.get_user_context("t1", template_id="x"),
     lambda z: z.thread.get_user_context("t1", mode="summary"),
     lambda z: z.thread.get_summary("t1"),
-    lambda z: z.thread.list(),
+    lambda z: z.thread.list(order="desc"),
+    lambda z: z.thread.list_all(order_by="user_id"),
     lambda z: z.thread.message.update("m1", metadata={}),
     lambda z: z.graph.add(user_id="alice", type="json", data="{}"),
     lambda z: z.graph.search(user_id="alice", query="x", scope="nodes"),
@@ -292,21 +323,3 @@ def test_zeps_own_service_and_its_key_are_not_used(monkeypatch):
     for arguments in ({"base_url": "https://api.getzep.com/api/v2"}, {"environment": "x"}):
         with pytest.raises(DialectError):
             Zep(**arguments)
-
-
-class Backend:
-    """The SDK's client, as far as adding goes."""
-
-    def __init__(self) -> None:
-        self.added: list[dict[str, Any]] = []
-
-    def add(self, messages: Any, **arguments: Any) -> AddResult:
-        self.added.append(arguments)
-        return AddResult(results=[])
-
-
-def test_messages_are_stored_word_for_word_so_that_they_can_be_listed():
-    backend, owners = Backend(), Owners()
-    owners.put("t1", "alice")
-    Thread(backend, owners).add_messages("t1", messages=[Message(role="user", content="x")])
-    assert backend.added == [{"user_id": "alice", "run_id": "t1", "infer": False}]

@@ -6,7 +6,6 @@ from inferscale.compat._flow import awaiting
 from inferscale.compat.zep._facts import EdgeCalls, EpisodeCalls
 from inferscale.compat.zep._graph import GraphCalls
 from inferscale.compat.zep._part import Part
-from inferscale.compat.zep._scope import Owners
 from inferscale.compat.zep._search import SearchCalls
 from inferscale.compat.zep._thread import ThreadCalls
 from inferscale.compat.zep._user import UserCalls
@@ -39,6 +38,7 @@ class AsyncThread(Part):
     get_context = awaiting(ThreadCalls.get_context)
     delete = awaiting(ThreadCalls.delete)
     lookup = awaiting(ThreadCalls.lookup)
+    list_all = awaiting(ThreadCalls.list_all)
     list = awaiting(ThreadCalls.list_)
 
 
@@ -71,10 +71,10 @@ class AsyncGraph(Part):
 
     _path = "graph"
 
-    def __init__(self, client: Any, owners: Owners) -> None:
-        super().__init__(client, owners)
-        self.edge = AsyncEdge(client, owners)
-        self.episode = AsyncEpisode(client, owners)
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        self.edge = AsyncEdge(client)
+        self.episode = AsyncEpisode(client)
 
     add = awaiting(GraphCalls.add)
     add_batch = awaiting(GraphCalls.add_batch)

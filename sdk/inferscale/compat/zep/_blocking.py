@@ -6,7 +6,6 @@ from inferscale.compat._flow import blocking
 from inferscale.compat.zep._facts import EdgeCalls, EpisodeCalls
 from inferscale.compat.zep._graph import GraphCalls
 from inferscale.compat.zep._part import Part
-from inferscale.compat.zep._scope import Owners
 from inferscale.compat.zep._search import SearchCalls
 from inferscale.compat.zep._thread import ThreadCalls
 from inferscale.compat.zep._user import UserCalls
@@ -39,6 +38,7 @@ class Thread(Part):
     get_context = blocking(ThreadCalls.get_context)
     delete = blocking(ThreadCalls.delete)
     lookup = blocking(ThreadCalls.lookup)
+    list_all = blocking(ThreadCalls.list_all)
     list = blocking(ThreadCalls.list_)
 
 
@@ -71,10 +71,10 @@ class Graph(Part):
 
     _path = "graph"
 
-    def __init__(self, client: Any, owners: Owners) -> None:
-        super().__init__(client, owners)
-        self.edge = Edge(client, owners)
-        self.episode = Episode(client, owners)
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        self.edge = Edge(client)
+        self.episode = Episode(client)
 
     add = blocking(GraphCalls.add)
     add_batch = blocking(GraphCalls.add_batch)

@@ -8,7 +8,6 @@ import httpx
 from inferscale import AsyncMemory, Memory
 from inferscale.compat._refuse import Absent, foreign, refuse_given
 from inferscale.compat.zep import _awaiting, _blocking
-from inferscale.compat.zep._scope import Owners
 
 _REASONS = {
     "environment": "there is one sidecar; pass its address as base_url",
@@ -66,10 +65,10 @@ class Zep(_Root):
         environment: Any = None,
     ) -> None:
         settings = _settings(api_key, base_url, timeout, max_retries, environment)
-        self._client, owners = Memory(**settings, http_client=httpx_client), Owners()
-        self.user = _blocking.User(self._client, owners)
-        self.thread = _blocking.Thread(self._client, owners)
-        self.graph = _blocking.Graph(self._client, owners)
+        self._client = Memory(**settings, http_client=httpx_client)
+        self.user = _blocking.User(self._client)
+        self.thread = _blocking.Thread(self._client)
+        self.graph = _blocking.Graph(self._client)
 
     @property
     def inferscale(self) -> Memory:
@@ -106,10 +105,10 @@ class AsyncZep(_Root):
         environment: Any = None,
     ) -> None:
         settings = _settings(api_key, base_url, timeout, max_retries, environment)
-        self._client, owners = AsyncMemory(**settings, http_client=httpx_client), Owners()
-        self.user = _awaiting.AsyncUser(self._client, owners)
-        self.thread = _awaiting.AsyncThread(self._client, owners)
-        self.graph = _awaiting.AsyncGraph(self._client, owners)
+        self._client = AsyncMemory(**settings, http_client=httpx_client)
+        self.user = _awaiting.AsyncUser(self._client)
+        self.thread = _awaiting.AsyncThread(self._client)
+        self.graph = _awaiting.AsyncGraph(self._client)
 
     @property
     def inferscale(self) -> AsyncMemory:

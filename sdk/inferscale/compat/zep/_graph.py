@@ -11,7 +11,7 @@ from inferscale import NotFoundError
 from inferscale.compat._flow import Flow, call
 from inferscale.compat._refuse import refuse_given
 from inferscale.compat.zep._add import add_data, add_fact
-from inferscale.compat.zep._scope import NO_ONTOLOGY, Owners, graph_scope, graph_uuid_of, one_id
+from inferscale.compat.zep._scope import NO_ONTOLOGY, graph_scope, graph_uuid_of, one_id
 from inferscale.compat.zep.types import (
     AddTripleResponse,
     Episode,
@@ -24,8 +24,6 @@ _NO_NAMES = "a graph is what is in it; keep its name and description yourself"
 
 class GraphCalls:
     """Methods of `client.graph`, written once for both clients."""
-
-    _owners: Owners
 
     def add(
         self,

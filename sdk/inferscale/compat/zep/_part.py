@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from inferscale.compat._refuse import Absent
-from inferscale.compat.zep._scope import Owners
 
 _NO_NODES = "there are no nodes; every memory is a fact"
 _NO_SUMMARIES = "there are no summaries; use thread.get_context"
@@ -14,11 +13,10 @@ _REASONS: Mapping[str, str] = {
     "user.get_node": _NO_NODES,
     "user.list": _NO_LISTS,
     "user.list_ordered": _NO_LISTS,
-    "thread.list_all": "the sidecar does not list all users; use user.get_threads(user_id)",
     "thread.get_summary": _NO_SUMMARIES,
     "thread.get_episodes": "use thread.get; every message is an episode",
     "thread.list_episodes": "use thread.list_messages; every message is an episode",
-    "thread.message": "use graph.episode; every message is an episode",
+    "thread.message": "messages are kept as they were said; delete a thread, or a fact",
     "graph.list": _NO_LISTS,
     "graph.list_all": _NO_LISTS,
     "graph.node": _NO_NODES,
@@ -35,9 +33,8 @@ class Part:
 
     _path: ClassVar[str]
 
-    def __init__(self, client: Any, owners: Owners) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
-        self._owners = owners
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -1,7 +1,8 @@
 """Zep's users, threads and graphs → our scopes; and which arguments name them.
 
-Owns the mapping: user → user_id, thread → run_id, graph without a user → agent_id. A v4 graph_uuid
-of a user's graph is `user:<user_id>`.
+Owns the mapping: user → user_id, thread → a thread of the user, whose id is the run_id of what is
+remembered from it, graph without a user → agent_id. A v4 graph_uuid of a user's graph is
+`user:<user_id>`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,6 @@ from inferscale import InvalidArgumentError, NotFoundError
 from inferscale.compat._flow import Flow, call
 
 _USER_GRAPH = "user:"
-_MAX_OWNERS = 10_000
 PAGE = 500
 
 NO_ONTOLOGY = "there is no ontology; every memory is a fact"
@@ -44,47 +44,20 @@ def graph_scope(
     return {"agent_id": one_id(graph_id=graph_id, graph_uuid=graph_uuid)}
 
 
-class Owners:
-    """Whose a thread is: known since it was created here, else read from its newest memory."""
+def unknown_thread(thread_id: str) -> NotFoundError:
+    """What is raised for a thread that nobody made."""
+    return NotFoundError(
+        f"there is no thread {thread_id!r}.",
+        remedy="Call thread.create(thread_id=…, user_id=…) first; it may be repeated.",
+    )
 
-    def __init__(self) -> None:
-        self._user_of: dict[str, str] = {}
 
-    def put(self, thread_id: str, user_id: str) -> None:
-        """Remember; the oldest are forgotten, for they can be looked up."""
-        while len(self._user_of) >= _MAX_OWNERS:
-            del self._user_of[next(iter(self._user_of))]
-        self._user_of[thread_id] = user_id
-
-    def pop(self, thread_id: str) -> None:
-        """Forget."""
-        self._user_of.pop(thread_id, None)
-
-    def threads_of(self, user_id: str) -> list[str]:
-        """Threads of a user that were created here."""
-        return [thread for thread, owner in self._user_of.items() if owner == user_id]
-
-    def find(self, thread_id: str) -> Flow[str | None]:
-        """The user of a thread, or None if it is unknown."""
-        if thread_id in self._user_of:
-            return self._user_of[thread_id]
-        newest = yield from call("get_all", run_id=thread_id, limit=1)
-        for record in newest.results:
-            if record.user_id is not None:
-                self.put(thread_id, record.user_id)
-                return str(record.user_id)
-        return None
-
-    def scope(self, thread_id: str) -> Flow[dict[str, str]]:
-        """The scope of a thread. Raises NotFoundError if nobody knows it."""
-        user_id = yield from self.find(thread_id)
-        if user_id is None:
-            raise NotFoundError(
-                f"there is no thread {thread_id!r}: it has no messages, and this client did not "
-                "create it.",
-                remedy="Call thread.create(thread_id=…, user_id=…) first; it may be repeated.",
-            )
-        return {"user_id": user_id, "run_id": thread_id}
+def thread_call(method: str, thread_id: str, *args: Any, **kwargs: Any) -> Flow[Any]:
+    """Call a method of `threads`. Raises NotFoundError as `unknown_thread`."""
+    try:
+        return (yield from call(f"threads.{method}", thread_id, *args, **kwargs))
+    except NotFoundError:
+        raise unknown_thread(thread_id) from None
 
 
 def list_newest(scope: Mapping[str, str], limit: int | None = None) -> Flow[list[Any]]:

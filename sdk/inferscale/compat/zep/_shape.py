@@ -6,8 +6,10 @@ Owns the reserved keys of metadata. Invariant: they never show in the metadata t
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from inferscale import InvalidArgumentError, MemoryRecord
-from inferscale.compat.zep.types import EntityEdge, Episode, Message
+from inferscale import InvalidArgumentError, MemoryRecord, ThreadMessage
+from inferscale import Thread as ThreadRecord
+from inferscale.compat.zep._scope import graph_uuid_of
+from inferscale.compat.zep.types import EntityEdge, Episode, Message, Thread
 
 _PREFIX = "zep_"
 KIND = f"{_PREFIX}kind"
@@ -29,19 +31,31 @@ def metadata_of(own: Mapping[str, Any] | None, **fields: Any) -> dict[str, Any]:
     return {**(own or {}), **held}
 
 
-def user_metadata(record: MemoryRecord) -> dict[str, Any] | None:
+def user_metadata(record: MemoryRecord | ThreadMessage) -> dict[str, Any] | None:
     """The caller's own metadata."""
     own = {k: v for k, v in (record.metadata or {}).items() if not k.startswith(_PREFIX)}
     return own or None
 
 
-def message(record: MemoryRecord) -> Message:
-    """A memory as a message of its thread."""
+def thread(record: ThreadRecord) -> Thread:
+    """A thread of a user, under all of its names."""
+    return Thread(
+        thread_id=record.id,
+        uuid_=record.id,
+        user_id=record.user_id,
+        user_uuid=record.user_id,
+        graph_uuid=graph_uuid_of(record.user_id),
+        created_at=record["created_at"],
+    )
+
+
+def message(record: ThreadMessage) -> Message:
+    """A message of a thread."""
     return Message(
         uuid_=record.id,
-        content=record.memory,
-        role=record.role or "user",
-        name=record.actor_id,
+        content=record.content,
+        role=record.role,
+        name=record.name,
         created_at=_created_at(record),
         metadata=user_metadata(record),
         processed=True,
@@ -87,5 +101,5 @@ def held(record: MemoryRecord | None, names: Iterable[str]) -> dict[str, Any]:
     return {name: metadata.get(f"{_PREFIX}{name}") for name in names}
 
 
-def _created_at(record: MemoryRecord) -> str:
+def _created_at(record: MemoryRecord | ThreadMessage) -> str:
     return str((record.metadata or {}).get(_SAID_AT) or record["created_at"])

@@ -1,19 +1,17 @@
-"""Zep's `thread` over our scopes: a thread is a run of its user, its messages are memories.
+"""Zep's `thread` over our threads; what is said in one is remembered word for word, too.
 
-Owns what a thread's context is recalled by: its last four messages, as in Zep v4.
+Owns how messages are read, and how Zep's pages are cut.
 """
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from inferscale import ConflictError, InvalidArgumentError
+from inferscale import InvalidArgumentError
 from inferscale.compat._flow import Flow, call
 from inferscale.compat._refuse import refuse, refuse_given
 from inferscale.compat.zep import _shape
-from inferscale.compat.zep._scope import NO_ONTOLOGY, Owners, list_newest, one_id
-from inferscale.compat.zep._user import thread, threads_of
+from inferscale.compat.zep._scope import NO_ONTOLOGY, one_id, thread_call, unknown_thread
 from inferscale.compat.zep.types import (
     AddThreadMessagesResponse,
     Message,
@@ -22,11 +20,10 @@ from inferscale.compat.zep.types import (
     SuccessResponse,
     Thread,
     ThreadContextResponse,
+    ThreadListResponse,
 )
 
-_CONTEXT_MESSAGES = 4
-_MAX_QUERY_CHARS = 8_000
-_K = 20
+_MAX_PAGE = 1_000
 _NO_ADD = {
     "ignore_roles": "every message is a memory; leave out those that should not be",
     "strict_ontology": NO_ONTOLOGY,
@@ -36,8 +33,6 @@ _NO_TEMPLATE = "the context has one format, which the model's KV is built for"
 
 class ThreadCalls:
     """Methods of `client.thread`, written once for both clients."""
-
-    _owners: Owners
 
     def create(
         self,
@@ -50,12 +45,8 @@ class ThreadCalls:
     ) -> Flow[Thread]:
         """A thread of a user. May be repeated; ConflictError if it is another user's."""
         user_id = one_id(user_id=user_id, user_uuid=user_uuid)
-        thread_id = str(uuid.uuid4()) if thread_id is None else thread_id
-        owner = yield from self._owners.find(thread_id)
-        if owner is not None and owner != user_id:
-            raise ConflictError(f"thread {thread_id!r} belongs to another user.")
-        self._owners.put(thread_id, user_id)
-        return thread(thread_id, user_id)
+        made = yield from call("threads.create", user_id, thread_id=thread_id)
+        return _shape.thread(made)
 
     def add_messages(
         self,
@@ -72,21 +63,20 @@ class ThreadCalls:
         """Remember messages word for word; they can be found when this returns."""
         given = {"ignore_roles": ignore_roles, "strict_ontology": strict_ontology}
         refuse_given("thread.add_messages", _NO_ADD, given)
-        scope = yield from self._owners.scope(one_id(thread_id=thread_id, thread_uuid=thread_uuid))
+        thread_id = one_id(thread_id=thread_id, thread_uuid=thread_uuid)
         uuids: list[str] = []
         for number, (metadata, group) in enumerate(_groups(messages)):
             key = f"{idempotency_key}/{number}" if idempotency_key else None
-            added = yield from call(
-                "add",
+            added = yield from thread_call(
+                "add_messages",
+                thread_id,
                 group,
-                **scope,
                 metadata=metadata or None,
-                # Word for word: messages that facts were extracted from are no longer listed.
                 infer=False,
                 idempotency_key=key,
             )
-            uuids += [each.id for each in added.results]
-        found = (yield from _context(scope)) if return_context else ThreadContextResponse()
+            uuids += [each.id for each in added.messages]
+        found = (yield from _context(thread_id)) if return_context else ThreadContextResponse()
         return AddThreadMessagesResponse(
             message_uuids=uuids, context=found.context, handle=found.handle
         )
@@ -103,18 +93,24 @@ class ThreadCalls:
     ) -> Flow[MessageListResponse]:
         """Messages, oldest first: all, the last `lastn`, or `limit` from number `cursor` on."""
         thread_id = one_id(thread_id=thread_id, thread_uuid=thread_uuid)
-        scope = yield from self._owners.scope(thread_id)
-        everything = yield from _messages(scope)
+        found = yield from call("threads.get", thread_id)
+        if found is None:
+            raise unknown_thread(thread_id)
+        newest = lastn if lastn is not None and 1 <= lastn <= _MAX_PAGE else None
+        page = yield from thread_call(
+            "messages", thread_id, newest_first=newest is not None, limit=newest
+        )
+        everything = [_shape.message(each) for each in page.results]
         start = cursor or 0
         shown = everything[start : None if limit is None else start + limit]
         if lastn is not None:
-            shown = everything[max(0, len(everything) - lastn) :]
+            shown = everything[::-1] if newest else everything[max(0, len(everything) - lastn) :]
         return MessageListResponse(
             messages=shown,
             row_count=len(shown),
-            total_count=len(everything),
-            user_id=scope["user_id"],
-            user_uuid=scope["user_id"],
+            total_count=page.total,
+            user_id=found.user_id,
+            user_uuid=found.user_id,
             thread_id=thread_id,
             uuid_=thread_id,
         )
@@ -132,14 +128,10 @@ class ThreadCalls:
         """v4: a page of messages, oldest first (`order="asc"`) or newest first (`"desc"`)."""
         if order_by not in (None, "created_at") or order not in (None, "asc", "desc"):
             refuse("thread.list_messages(order_by, order)", "messages are ordered by created_at")
-        everything = yield from _messages((yield from self._owners.scope(thread_uuid)))
-        if order == "desc":
-            everything.reverse()
-        if cursor is not None and not cursor.isdigit():
-            raise InvalidArgumentError("cursor is not one that this method gave.")
-        start = int(cursor or 0)
-        end = len(everything) if page_size is None else start + page_size
-        return Page(everything[start:end], str(end) if end < len(everything) else None)
+        page = yield from thread_call(
+            "messages", thread_uuid, newest_first=order == "desc", limit=page_size, cursor=cursor
+        )
+        return Page([_shape.message(each) for each in page.results], page.next_cursor)
 
     def get_user_context(
         self, /, thread_id: str, *, template_id: str | None = None, mode: str | None = None
@@ -153,7 +145,7 @@ class ThreadCalls:
         refuse_given(
             "thread.get_user_context", {"template_id": _NO_TEMPLATE}, {"template_id": template_id}
         )
-        return (yield from _context((yield from self._owners.scope(thread_id))))
+        return (yield from _context(thread_id))
 
     def get_context(
         self, /, thread_uuid: str, *, template_uuid: str | None = None
@@ -161,7 +153,7 @@ class ThreadCalls:
         """v4's name of `get_user_context`."""
         given = {"template_uuid": template_uuid}
         refuse_given("thread.get_context", {"template_uuid": _NO_TEMPLATE}, given)
-        return (yield from _context((yield from self._owners.scope(thread_uuid))))
+        return (yield from _context(thread_uuid))
 
     def delete(
         self,
@@ -171,10 +163,8 @@ class ThreadCalls:
         thread_uuid: str | None = None,
         idempotency_key: str | None = None,
     ) -> Flow[SuccessResponse]:
-        """Forget a thread: its messages, which are what is remembered of it."""
-        thread_id = one_id(thread_id=thread_id, thread_uuid=thread_uuid)
-        yield from call("delete_all", **(yield from self._owners.scope(thread_id)))
-        self._owners.pop(thread_id)
+        """Forget a thread: its messages, and what is remembered from them."""
+        yield from thread_call("delete", one_id(thread_id=thread_id, thread_uuid=thread_uuid))
         return SuccessResponse(message="Thread deleted")
 
     def list_(
@@ -187,12 +177,29 @@ class ThreadCalls:
         order_by: str | None = None,
         order: str | None = None,
     ) -> Flow[Page[Thread]]:
-        """v4: all threads of one user, oldest first, in one page."""
-        given = {"order_by": order_by, "order": order, "cursor": cursor}
-        refuse_given("thread.list", dict.fromkeys(given, "threads come oldest first, all"), given)
-        if user_uuid is None:
-            refuse("thread.list() without user_uuid", "the sidecar does not list all users")
-        return Page((yield from threads_of(self._owners, user_uuid)))
+        """v4: threads, oldest first: of one user, or all."""
+        given = {"order_by": order_by, "order": order}
+        refuse_given("thread.list", dict.fromkeys(given, "threads come oldest first"), given)
+        found = yield from call("threads.list", user_id=user_uuid, limit=page_size, cursor=cursor)
+        return Page([_shape.thread(each) for each in found.results], found.next_cursor)
+
+    def list_all(
+        self,
+        /,
+        *,
+        page_number: int | None = None,
+        page_size: int | None = None,
+        order_by: str | None = None,
+        asc: bool | None = None,
+    ) -> Flow[ThreadListResponse]:
+        """v3: all threads of all users, oldest first; a page of them if `page_size` is given."""
+        given = {"order_by": None if order_by == "created_at" else order_by}
+        refuse_given("thread.list_all", dict.fromkeys(given, "threads have one order"), given)
+        found = yield from call("threads.list")
+        threads = [_shape.thread(each) for each in found.results][:: -1 if asc is False else 1]
+        start = ((page_number or 1) - 1) * (page_size or 0)
+        shown = threads[start : None if page_size is None else start + page_size]
+        return ThreadListResponse(threads=shown, row_count=len(shown), total_count=found.total)
 
     def lookup(
         self,
@@ -205,8 +212,10 @@ class ThreadCalls:
         """v4: the thread with this id; ids and UUIDs are the same here."""
         if thread_id is None:
             raise InvalidArgumentError("thread.lookup needs thread_id.")
-        scope = yield from self._owners.scope(thread_id)
-        return thread(thread_id, scope["user_id"])
+        found = yield from call("threads.get", thread_id)
+        if found is None:
+            raise unknown_thread(thread_id)
+        return _shape.thread(found)
 
 
 def _groups(messages: Sequence[Any]) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -229,15 +238,6 @@ def _read(message: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return metadata, sent | ({"name": fields["name"]} if fields.get("name") else {})
 
 
-def _messages(scope: Mapping[str, str]) -> Flow[list[Message]]:
-    records = yield from list_newest(scope)
-    return [_shape.message(record) for record in reversed(records)]
-
-
-def _context(scope: Mapping[str, str]) -> Flow[ThreadContextResponse]:
-    last = yield from list_newest(scope, _CONTEXT_MESSAGES)
-    query = "\n".join(record.memory for record in reversed(last))[-_MAX_QUERY_CHARS:]
-    if not query.strip():
-        return ThreadContextResponse(context="")
-    handle = yield from call("recall", query, user_id=scope["user_id"], k=_K)
-    return ThreadContextResponse(context=handle.text, handle=handle if len(handle) else None)
+def _context(thread_id: str) -> Flow[ThreadContextResponse]:
+    handle = (yield from thread_call("get_context", thread_id)).handle
+    return ThreadContextResponse(context=handle.text, handle=handle if handle.text else None)

@@ -1,4 +1,4 @@
-"""Zep's `user` over our scopes: a user exists by having memories.
+"""Zep's `user` over our scopes: a user exists by having memories or threads.
 
 A user's name and e-mail address are a fact about them, and kept as one; the caller's metadata goes
 with it. Owns the wording of that fact.
@@ -12,7 +12,7 @@ from inferscale import InvalidArgumentError, MemoryRecord, NotFoundError
 from inferscale.compat._flow import Flow, call
 from inferscale.compat._refuse import refuse, refuse_given
 from inferscale.compat.zep import _shape
-from inferscale.compat.zep._scope import NO_ONTOLOGY, Owners, graph_uuid_of, list_newest, one_id
+from inferscale.compat.zep._scope import NO_ONTOLOGY, graph_uuid_of, one_id
 from inferscale.compat.zep.types import SuccessResponse, Thread, User
 
 _REFUSED = {
@@ -25,8 +25,6 @@ _FIELDS = ("first_name", "last_name", "email")
 
 class UserCalls:
     """Methods of `client.user`, written once for both clients."""
-
-    _owners: Owners
 
     def add(
         self,
@@ -56,7 +54,8 @@ class UserCalls:
         profile = yield from _profile(user_id)
         if profile is None:
             some = yield from call("get_all", user_id=user_id, limit=1)
-            if not some.total and not self._owners.threads_of(user_id):
+            threads = yield from call("threads.list", user_id=user_id, limit=1)
+            if not some.total and not threads.total:
                 raise NotFoundError(f"there is no user {user_id!r}: nothing is stored about them.")
         return _user(user_id, profile)
 
@@ -92,13 +91,12 @@ class UserCalls:
         """Forget everything of a user, threads included. It is done when this returns."""
         user_id = one_id(user_id=user_id, user_uuid=user_uuid)
         yield from call("delete_all", user_id=user_id)
-        for thread_id in self._owners.threads_of(user_id):
-            self._owners.pop(thread_id)
         return SuccessResponse(message="User deleted")
 
     def get_threads(self, /, user_id: str) -> Flow[list[Thread]]:
-        """Threads of a user that have messages, or were created by this client; oldest first."""
-        return (yield from threads_of(self._owners, user_id))
+        """Threads of a user, oldest first."""
+        found = yield from call("threads.list", user_id=user_id)
+        return [_shape.thread(each) for each in found.results]
 
     def warm(self, /, user_id: str) -> Flow[SuccessResponse]:
         """Nothing to do: recall is as fast the first time."""
@@ -117,25 +115,6 @@ class UserCalls:
         if user_id is None:
             raise InvalidArgumentError("user.lookup needs user_id.")
         return (yield from UserCalls.get(self, user_id))
-
-
-def thread(thread_id: str, user_id: str) -> Thread:
-    """A thread of a user, under all of its names."""
-    return Thread(
-        thread_id=thread_id,
-        uuid_=thread_id,
-        user_id=user_id,
-        user_uuid=user_id,
-        graph_uuid=graph_uuid_of(user_id),
-    )
-
-
-def threads_of(owners: Owners, user_id: str) -> Flow[list[Thread]]:
-    """Threads of a user, oldest first."""
-    records = yield from list_newest({"user_id": user_id})
-    ids = dict.fromkeys(record.run_id for record in reversed(records) if record.run_id)
-    ids |= dict.fromkeys(owners.threads_of(user_id))
-    return [thread(thread_id, user_id) for thread_id in ids]
 
 
 def _profile(user_id: str) -> Flow[MemoryRecord | None]:

@@ -70,6 +70,14 @@ class Thread(_Record):
     created_at: str | None = None
 
 
+class ThreadListResponse(_Record):
+    """v3's page of threads."""
+
+    threads: list[Thread]
+    row_count: int
+    total_count: int
+
+
 class Graph(_Record):
     """A graph. `uuid_` names it in v4's methods."""
 
