@@ -13,13 +13,20 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
-    Text,
     UniqueConstraint,
 )
 
-from inferscale_sidecar.store.columns import FOREIGN_ID, ID, RowNumber, UtcDateTime, metadata
+from inferscale_sidecar.store.columns import (
+    FOREIGN_ID,
+    ID,
+    PlainString,
+    PlainText,
+    RowNumber,
+    UtcDateTime,
+    metadata,
+)
 
-LABEL = String(64)
+LABEL = PlainString(64)
 
 blocks = Table(
     "blocks",
@@ -28,8 +35,8 @@ blocks = Table(
     Column("id", ID, nullable=False, unique=True),
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
     Column("label", LABEL, nullable=False),
-    Column("value", Text, nullable=False),
-    Column("description", Text),
+    Column("value", PlainText, nullable=False),
+    Column("description", PlainText),
     Column("char_limit", Integer, nullable=False),
     Column("read_only", Boolean, nullable=False),
     Column("metadata", JSON(none_as_null=True)),
@@ -66,8 +73,8 @@ block_versions = Table(
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
     # All three NULL once the block was deleted.
     Column("label", LABEL),
-    Column("value", Text),
-    Column("description", Text),
+    Column("value", PlainText),
+    Column("description", PlainText),
     Column("created_at", UtcDateTime, nullable=False),
     PrimaryKeyConstraint("block_id", "version", "event"),
 )

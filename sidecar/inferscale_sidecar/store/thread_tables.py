@@ -5,13 +5,19 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Index,
-    String,
     Table,
-    Text,
     UniqueConstraint,
 )
 
-from inferscale_sidecar.store.columns import FOREIGN_ID, ID, RowNumber, UtcDateTime, metadata
+from inferscale_sidecar.store.columns import (
+    FOREIGN_ID,
+    ID,
+    PlainString,
+    PlainText,
+    RowNumber,
+    UtcDateTime,
+    metadata,
+)
 
 threads = Table(
     "threads",
@@ -36,9 +42,9 @@ thread_messages = Table(
     Column("num", RowNumber, primary_key=True, autoincrement=True),
     Column("id", ID, nullable=False, unique=True),
     Column("thread_num", RowNumber, ForeignKey("threads.num", ondelete="CASCADE"), nullable=False),
-    Column("role", String(64), nullable=False),
+    Column("role", PlainString(64), nullable=False),
     Column("name", FOREIGN_ID),
-    Column("content", Text, nullable=False),
+    Column("content", PlainText, nullable=False),
     Column("metadata", JSON(none_as_null=True)),
     Column("said_at", UtcDateTime),
     Column("created_at", UtcDateTime, nullable=False),

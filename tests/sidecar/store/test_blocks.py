@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from inferscale_sidecar.core import Block, Composition, PinnedBlock, Scope
-from inferscale_sidecar.errors import Conflict
+from inferscale_sidecar.errors import Conflict, InvalidInput
 from inferscale_sidecar.store import SqlStore, migrations
 from inferscale_sidecar.store.block_port import BlockDraft
 from inferscale_sidecar.store.block_tables import block_prefixes
@@ -208,3 +208,8 @@ async def test_the_migration_down_leaves_no_kv_of_blocks(store: SqlStore) -> Non
         assert keys.all() == ["k1"]
         await conn.run_sync(migrations.upgrade)
     assert (await store.list_blocks(TENANT, limit=9)).total == 0
+
+
+async def test_an_id_that_no_database_can_hold_is_refused(store: SqlStore) -> None:
+    with pytest.raises(InvalidInput, match="NUL"):
+        await store.get_block(TENANT, "block-\x00")

@@ -114,6 +114,6 @@ async def test_the_migration_goes_down_with_threads_there(store: SqlStore) -> No
     await store.create_thread(TENANT, "t1", ALICE, None)
     await store.add_messages(TENANT, "t1", said("x"))
     async with store._db.write() as conn:
-        await conn.run_sync(migrations.downgrade, "0007")
+        await conn.run_sync(migrations.downgrade, "0008")
         await conn.run_sync(migrations.upgrade)
     assert (await store.list_threads(TENANT, limit=9)).total == 0
