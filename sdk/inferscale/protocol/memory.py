@@ -200,7 +200,7 @@ class UpdateRequest(Wire, Lifetime):
 class DeleteRequest(Scope):
     """`POST /v1/memories/delete`: what is listed in the scope and passes the filter."""
 
-    filters: dict[str, Any]
+    filters: dict[str, Any] = Field(json_schema_extra={"minProperties": 1})
     dry_run: bool = False
     """True: remove nothing, and say what would go."""
 

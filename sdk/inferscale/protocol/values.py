@@ -63,8 +63,20 @@ def check_text(value: str) -> str:
     return value
 
 
-Id = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_check_id)]
-Text = Annotated[str, AfterValidator(check_text)]
+# What JSON Schema can say of the checks; they say more.
+_ID_SCHEMA = {"minLength": 1, "pattern": r"^(?!\*$)[^\s\x00-\x1f\x7f]+$"}
+_TEXT_SCHEMA = {"minLength": 1, "pattern": r"^[^\x00]*[^\s\x00][^\x00]*$"}
+
+Id = Annotated[
+    str,
+    Field(max_length=MAX_ID_CHARS, json_schema_extra=_ID_SCHEMA),
+    AfterValidator(_check_id),
+]
+Text = Annotated[
+    str,
+    Field(json_schema_extra=_TEXT_SCHEMA),
+    AfterValidator(check_text),
+]
 MaxTokens = Annotated[int, Field(ge=1)]
 """At most so many tokens of memory in the prompt: pinned blocks first, then the best items."""
 

@@ -123,8 +123,12 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 def _document_only_what_happens(app: FastAPI) -> None:
     """FastAPI documents a 422 in its own shape for every route; here that is a 400 in OpenAI's."""
     schema = app.openapi()
+    problems = {str(status): answer for status, answer in _responses().items()}
     for path in schema["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
+            for status, answer in problems.items():
+                shown = operation["responses"].setdefault(status, answer)
+                shown.setdefault("content", {}).update(answer["content"])
     for name in ("HTTPValidationError", "ValidationError"):
         schema.get("components", {}).get("schemas", {}).pop(name, None)

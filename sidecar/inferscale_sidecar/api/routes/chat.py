@@ -5,13 +5,13 @@ The field `memory` of the body says whose memory; without it the headers may (`a
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from inferscale.protocol.chat import REPORT_HEADER, MemoryReport
+from inferscale.protocol.chat import REPORT_HEADER, MemoryField, MemoryReport
 from inferscale_sidecar.api.identity import named_ids
 from inferscale_sidecar.api.limits import hold_stream
 from inferscale_sidecar.api.routes.relay import (
@@ -47,13 +47,13 @@ def chat_router(
     router = APIRouter(tags=["chat"])
     exchange = _Exchange(service, engine, write_back)
 
-    @router.post("/v1/chat/completions")
+    @router.post("/v1/chat/completions", **_documented("messages"))
     async def chat_completions(
         request: Request, who: Annotated[Tenant, Depends(tenant)]
     ) -> Response:
         return await exchange.run(request, who, "chat")
 
-    @router.post("/v1/completions")
+    @router.post("/v1/completions", **_documented("prompt"))
     async def completions(request: Request, who: Annotated[Tenant, Depends(tenant)]) -> Response:
         return await exchange.run(request, who, "completions")
 
@@ -70,6 +70,33 @@ def chat_router(
         return await service.reports.get(who, request_id)
 
     return router
+
+
+def _documented(needed: str) -> dict[str, Any]:
+    """Bodies are the engine's affair, but for `memory`; so are most of its answers."""
+    anything, text = {"type": "object"}, {"type": "string"}
+    message = {"type": "object", "required": ["role"], "properties": {"role": text}}
+    kinds = {
+        "messages": {"type": "array", "minItems": 1, "items": message},
+        "prompt": {"type": ["string", "array"]},
+    }
+    field = {"anyOf": [MemoryField.model_json_schema(), {"type": "null"}]}
+    request = {
+        "type": "object",
+        "required": [needed],
+        "properties": {"model": text, "stream": {"type": ["boolean", "null"]}, "memory": field}
+        | {needed: kinds[needed]},
+    }
+    answers = {"application/json": {"schema": anything}, "text/event-stream": {}}
+    refusal = {"application/json": {"schema": anything}}
+    body = {"required": True, "content": {"application/json": {"schema": request}}}
+    return {
+        "openapi_extra": {"requestBody": body},
+        "responses": {
+            200: {"description": "The engine's answer.", "content": answers},
+            400: {"description": "Refused, here or by the engine.", "content": refusal},
+        },
+    }
 
 
 class _Exchange:

@@ -13,11 +13,20 @@ from inferscale_sidecar.api.answers import additions_of, history_of
 from inferscale_sidecar.api.auth import current_tenant, writing_tenant
 from inferscale_sidecar.api.cursor import counting_cursor_of, read_counting_cursor
 from inferscale_sidecar.service.memory import MemoryService
+from inferscale_sidecar.service.message import MAX_KEY_CHARS
 from inferscale_sidecar.service.ranking import Ranking
 from inferscale_sidecar.store.records import Removed
 
 Reader = Annotated[core.Tenant, Depends(current_tenant)]
 Writer = Annotated[core.Tenant, Depends(writing_tenant)]
+
+
+# The service checks it, for every caller; here it is only shown.
+_KEY_SCHEMA: dict[str, Any] = {
+    "minLength": 1,
+    "maxLength": MAX_KEY_CHARS,
+    "pattern": "^[ -~]+$",
+}
 
 
 class ItemQuery(wire.Wire, wire.Reading):
@@ -41,7 +50,7 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
     async def add(
         body: wire.AddRequest,
         tenant: Writer,
-        idempotency_key: Annotated[str | None, Header()] = None,
+        idempotency_key: Annotated[str | None, Header(json_schema_extra=_KEY_SCHEMA)] = None,
     ) -> wire.AddResponse:
         added = await memory.remember(
             tenant,
