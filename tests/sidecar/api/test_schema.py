@@ -20,13 +20,14 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from tests.sidecar.engine.demo import demo_tokenizer
 from tests.sidecar.engine.fake_engine import FakeEngine
 from tests.sidecar.service.fakes import HashEmbedder
 
 from inferscale.protocol.transfer import MEDIA_TYPE
 from inferscale_sidecar.api.routes.health import ReadyState
 from inferscale_sidecar.config import Config
-from inferscale_sidecar.lifecycle.parts import Services, make_app, make_services
+from inferscale_sidecar.lifecycle.parts import Services, make_app, make_builder, make_services
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
@@ -100,7 +101,7 @@ class Sidecar:
         if case.path == "/v1/import":
             case.body = self.do(self.client.get("/v1/export")).text
         if isinstance(case.body, dict):
-            case.body |= _towards(case, ("alice", "bob")[self.number % 2])
+            case.body |= _towards(case, self.number)
         if case.query is not None:
             case.query |= _QUERIES.get(case.path, {})
         for name in case.path_parameters or ():
@@ -121,7 +122,7 @@ class Sidecar:
         if name == "key_id":
             return str((await self.client.post("/v1/keys", json={"name": "k"})).json()["id"])
         if name == "block_id":
-            block = {"user_id": "alice", "label": f"label {self.number}", "value": "red red"}
+            block = {"user_id": "alice", "label": f"label-{self.number}", "value": "red red"}
             return str((await self.client.post("/v1/blocks", json=block)).json()["id"])
         if name == "request_id":
             body = {"messages": [{"role": "user", "content": "note"}], "memory": {"user_id": "a"}}
@@ -132,7 +133,8 @@ class Sidecar:
     def _app(self, home: Path) -> FastAPI:
         client, metrics, config = self.engine.client(), Metrics(), Config(home=home, cache=home)
         self.do(client.status())
-        services = make_services(config, self.store, HashEmbedder(), client, metrics, None)
+        builder = make_builder(config, self.store, client, metrics, demo_tokenizer)
+        services = make_services(config, self.store, HashEmbedder(), client, metrics, builder)
         return make_app(services, client, lambda: ReadyState(True))
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -144,13 +146,22 @@ class Sidecar:
         self.loop.close()
 
 
-def _towards(case: Any, user_id: str) -> dict[str, Any]:
+def _towards(case: Any, number: int) -> dict[str, Any]:
     """Fields that make a body meet what is there, as far as the operation has them."""
+    user_id = ("alice", "bob")[number % 2]
     scope = {"user_id": user_id, "agent_id": None, "run_id": None}
     fields = case.operation.body[0].definition["schema"].get("properties", {})
     wanted: dict[str, Any] = scope | {"query": "note"}
     wanted |= {"text": f"changed {case.body.get('text')!r:.40}"}
-    wanted |= {"namespace": ["notes"], "key": "k", "value": {"said": "note"}, "ttl": None}
+    wanted |= {"namespace": ["notes"], "key": "k", "index": None, "ttl": None}
+    wanted |= {
+        "label": f"notes-{number}",
+        "limit": 99,
+        "old": "red",
+        "description": None,
+        "if_version": None,
+    }
+    wanted |= {"value": {"said": "note"} if "key" in fields else "notes"}
     if user_id == "bob":
         wanted["filters"] = {"NOT": [{"role": {"in": ["nobody"]}}]}
     found = {name: value for name, value in wanted.items() if name in fields}
@@ -179,7 +190,7 @@ schema = schemathesis.openapi.from_dict(_schema())
 
 
 @schema.parametrize()
-@settings(max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_documented(case: Any, sidecar: Sidecar) -> None:
     answer = sidecar.send(case)
     if case.method != case.operation.method.upper():  # nobody's route here, so the engine's affair
