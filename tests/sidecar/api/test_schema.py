@@ -27,7 +27,9 @@ from tests.sidecar.service.fakes import HashEmbedder
 from inferscale.protocol.transfer import MEDIA_TYPE
 from inferscale_sidecar.api.routes.health import ReadyState
 from inferscale_sidecar.config import Config
-from inferscale_sidecar.lifecycle.parts import Services, make_app, make_builder, make_services
+from inferscale_sidecar.config.schema import McpConfig
+from inferscale_sidecar.lifecycle.builder import make_builder
+from inferscale_sidecar.lifecycle.parts import Services, make_app, make_services
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
@@ -40,6 +42,10 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
+
+
+def _config(home: Path) -> Config:
+    return Config(home=home, cache=home, mcp=McpConfig(enabled=False))
 
 
 _QUERIES = {
@@ -131,11 +137,11 @@ class Sidecar:
         raise AssertionError(f"nobody knows where to get a {name}; say it here")
 
     def _app(self, home: Path) -> FastAPI:
-        client, metrics, config = self.engine.client(), Metrics(), Config(home=home, cache=home)
+        client, metrics, config = self.engine.client(), Metrics(), _config(home)
         self.do(client.status())
         builder = make_builder(config, self.store, client, metrics, demo_tokenizer)
         services = make_services(config, self.store, HashEmbedder(), client, metrics, builder)
-        return make_app(services, client, lambda: ReadyState(True))
+        return make_app(config, services, client, lambda: ReadyState(True), None)
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -183,10 +189,11 @@ def _schema() -> dict[str, Any]:
     """What `/openapi.json` shows; it depends on the routes alone."""
     unused: Any = dict.fromkeys(field.name for field in fields(Services))
     services = Services(**(unused | {"metrics": Metrics()}))
-    return make_app(services, unused, lambda: ReadyState(True)).openapi()
+    return make_app(_config(Path()), services, unused, lambda: ReadyState(True), None).openapi()
 
 
-schema = schemathesis.openapi.from_dict(_schema())
+# The quality check compares what a real model says; with a fake one it has nothing to say.
+schema = schemathesis.openapi.from_dict(_schema()).exclude(path_regex="^/v1/quality")
 
 
 @schema.parametrize()
@@ -197,8 +204,9 @@ def test_every_answer_is_documented(case: Any, sidecar: Sidecar) -> None:
         assert answer.status_code < 500
     else:
         case.validate_response(answer, checks=CHECKS)
-        sidecar.steer(case)
-        case.validate_response(sidecar.send(case), checks=CHECKS)
+        if answer.status_code >= 400:
+            sidecar.steer(case)
+            case.validate_response(sidecar.send(case), checks=CHECKS)
 
 
 def test_every_operation_was_also_answered_with_success(sidecar: Sidecar) -> None:
