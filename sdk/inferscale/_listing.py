@@ -5,6 +5,7 @@ Owns which of two requests is sent: a list without filters is one that every sid
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from inferscale._dialect import Scope, reject_unsupported, split_filters
@@ -23,9 +24,16 @@ class Listing:
     reading: Mapping[str, str] = field(default_factory=dict)
 
 
-def reading(*, show_expired: bool = False) -> dict[str, str]:
+Time = datetime | str | None
+"""A time with its offset, or ISO 8601."""
+
+
+def reading(show_expired: bool = False, as_of: Time = None) -> dict[str, str]:
     """Which moment is read, as query parameters; empty for the present."""
-    return {"show_expired": "true"} if show_expired else {}
+    found = {"show_expired": "true"} if show_expired else {}
+    if as_of is not None:
+        found["as_of"] = as_of.isoformat() if isinstance(as_of, datetime) else as_of
+    return found
 
 
 def listing(

@@ -13,7 +13,7 @@ import httpx
 
 from inferscale._dialect import Scope, reject_unsupported, scope_ids, split_filters
 from inferscale._handle import MemoryHandle, create_handle
-from inferscale._listing import reading
+from inferscale._listing import Time, reading
 from inferscale._messages import Messages, memory_messages
 from inferscale._operation import Operation, reads
 from inferscale._results import (
@@ -77,12 +77,12 @@ def extraction(extraction_id: str) -> Operation[AddResult]:
     return Operation("GET", f"/v1/extractions/{path_id(extraction_id)}", reads(AddResult))
 
 
-def get(memory_id: str, *, show_expired: bool = False) -> Operation[MemoryRecord | None]:
+def get(
+    memory_id: str, *, show_expired: bool = False, as_of: Time = None
+) -> Operation[MemoryRecord | None]:
     read: Callable[[httpx.Response], MemoryRecord | None] = reads(MemoryRecord)
-    path = f"/v1/memories/{path_id(memory_id)}"
-    return Operation(
-        "GET", path, read, params=reading(show_expired=show_expired), if_missing=lambda: None
-    )
+    path, moment = f"/v1/memories/{path_id(memory_id)}", reading(show_expired, as_of)
+    return Operation("GET", path, read, params=moment, if_missing=lambda: None)
 
 
 def search(
@@ -94,13 +94,14 @@ def search(
     filters: Mapping[str, Any] | None,
     ranking: Mapping[str, Any] = NO_RANKING,
     show_expired: bool = False,
+    as_of: Time = None,
     extra: Mapping[str, Any],
 ) -> Operation[SearchResult]:
     reject_unsupported("search", extra)
     ids, rest = split_filters(filters, scope)
     fields = {"query": query, "limit": limit, "threshold": threshold, "filters": rest or None}
-    fields |= {"show_expired": show_expired or None}
-    content = encode_model(wire.SearchRequest, {**ids, **fields, **ranking})
+    moment: dict[str, Any] = {"show_expired": show_expired or None, "as_of": as_of}
+    content = encode_model(wire.SearchRequest, {**ids, **fields, **moment, **ranking})
     return Operation("POST", "/v1/memories/search", reads(SearchResult), content=content)
 
 
@@ -186,6 +187,7 @@ def recall(
     filters: Mapping[str, Any] | None,
     ttl_s: int | None,
     max_tokens: int | None = None,
+    as_of: Time = None,
     ranking: Mapping[str, Any] = NO_RANKING,
 ) -> Operation[MemoryHandle]:
     ids, rest = split_filters(filters, scope)
@@ -195,6 +197,7 @@ def recall(
         "threshold": threshold,
         "filters": rest or None,
         "max_tokens": max_tokens,
+        "as_of": as_of,
         "ttl_s": ttl_s,
     }
     content = encode_model(wire.RecallRequest, {**ids, **fields, **ranking})

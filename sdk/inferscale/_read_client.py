@@ -9,7 +9,7 @@ from typing import Any
 from inferscale import _exchange, _operations
 from inferscale._dialect import one_limit
 from inferscale._handle import MemoryHandle
-from inferscale._listing import list_page, listing, reading
+from inferscale._listing import Time, list_page, listing, reading
 from inferscale._results import ListResult, MemoryRecord, SearchResult
 from inferscale._transport import AsyncTransport, SyncTransport
 from inferscale.protocol.memory import SearchMode
@@ -20,9 +20,13 @@ class ReadMethods:
 
     _transport: SyncTransport
 
-    def get(self, memory_id: str, *, show_expired: bool = False) -> MemoryRecord | None:
+    def get(
+        self, memory_id: str, *, show_expired: bool = False, as_of: Time = None
+    ) -> MemoryRecord | None:
         """One memory, or None if there is none with this id."""
-        return self._transport.call(_operations.get(memory_id, show_expired=show_expired))
+        return self._transport.call(
+            _operations.get(memory_id, show_expired=show_expired, as_of=as_of)
+        )
 
     def get_all(
         self,
@@ -36,6 +40,7 @@ class ReadMethods:
         cursor: str | None = None,
         offset: int | None = None,
         show_expired: bool = False,
+        as_of: Time = None,
         **mem0: Any,
     ) -> ListResult:
         """Memories of a scope, newest first: all, or one page if `limit`, `cursor` or `offset` is
@@ -48,9 +53,10 @@ class ReadMethods:
             cursor: `next_cursor` of the page before.
             offset: leave out so many of the newest; a cursor is faster.
             show_expired: True for what has expired too, as long as it is not removed.
+            as_of: an earlier time (with its offset), to read what was there then.
         """
         scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        what = listing(scope, filters, reading(show_expired=show_expired), mem0)
+        what = listing(scope, filters, reading(show_expired, as_of), mem0)
         size = one_limit(None, limit=limit, top_k=top_k)
         if size is None and cursor is None and offset is None:
             return self._transport.run(_exchange.list_all(what, self._transport.policy))
@@ -72,6 +78,7 @@ class ReadMethods:
         recency_days: float | None = None,
         explain: bool | None = None,
         show_expired: bool = False,
+        as_of: Time = None,
         **mem0: Any,
     ) -> SearchResult:
         """Memories like `query`, best first. Ids may stand in `filters`, as in Mem0 2.x.
@@ -84,7 +91,7 @@ class ReadMethods:
             diversity: 0 to 1; how much a hit loses for being like a better one.
             recency_days: prefer what is new; after so many days the bonus is half.
             explain: True to have each hit's `details` say what its score is made of.
-            show_expired: as in `get_all`.
+            show_expired, as_of: as in `get_all`.
         """
         operation = _operations.search(
             query,
@@ -99,6 +106,7 @@ class ReadMethods:
                 "explain": explain,
             },
             show_expired=show_expired,
+            as_of=as_of,
             extra=mem0,
         )
         return self._transport.call(operation)
@@ -117,6 +125,7 @@ class ReadMethods:
         diversity: float | None = None,
         recency_days: float | None = None,
         max_tokens: int | None = None,
+        as_of: Time = None,
         ttl_s: int | None = None,
     ) -> MemoryHandle:
         """Freeze pinned blocks and the memories for `query` into a handle, to attach to requests.
@@ -125,6 +134,7 @@ class ReadMethods:
             k: at most so many (default 20).
             threshold, filters: as in `search`.
             max_tokens: at most so many tokens of text: pinned blocks first, then the best.
+            as_of: an earlier time, whose memories are recalled; blocks are those of now.
             ttl_s: seconds until the handle expires (default one day).
         """
         operation = _operations.recall(
@@ -135,6 +145,7 @@ class ReadMethods:
             filters=filters,
             ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
             max_tokens=max_tokens,
+            as_of=as_of,
             ttl_s=ttl_s,
         )
         return self._transport.call(operation)
@@ -145,9 +156,13 @@ class AsyncReadMethods:
 
     _transport: AsyncTransport
 
-    async def get(self, memory_id: str, *, show_expired: bool = False) -> MemoryRecord | None:
+    async def get(
+        self, memory_id: str, *, show_expired: bool = False, as_of: Time = None
+    ) -> MemoryRecord | None:
         """As `Memory.get`."""
-        return await self._transport.call(_operations.get(memory_id, show_expired=show_expired))
+        return await self._transport.call(
+            _operations.get(memory_id, show_expired=show_expired, as_of=as_of)
+        )
 
     async def get_all(
         self,
@@ -161,11 +176,12 @@ class AsyncReadMethods:
         cursor: str | None = None,
         offset: int | None = None,
         show_expired: bool = False,
+        as_of: Time = None,
         **mem0: Any,
     ) -> ListResult:
         """As `Memory.get_all`."""
         scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        what = listing(scope, filters, reading(show_expired=show_expired), mem0)
+        what = listing(scope, filters, reading(show_expired, as_of), mem0)
         size = one_limit(None, limit=limit, top_k=top_k)
         if size is None and cursor is None and offset is None:
             return await self._transport.run(_exchange.list_all(what, self._transport.policy))
@@ -187,6 +203,7 @@ class AsyncReadMethods:
         recency_days: float | None = None,
         explain: bool | None = None,
         show_expired: bool = False,
+        as_of: Time = None,
         **mem0: Any,
     ) -> SearchResult:
         """As `Memory.search`."""
@@ -203,6 +220,7 @@ class AsyncReadMethods:
                 "explain": explain,
             },
             show_expired=show_expired,
+            as_of=as_of,
             extra=mem0,
         )
         return await self._transport.call(operation)
@@ -221,6 +239,7 @@ class AsyncReadMethods:
         diversity: float | None = None,
         recency_days: float | None = None,
         max_tokens: int | None = None,
+        as_of: Time = None,
         ttl_s: int | None = None,
     ) -> MemoryHandle:
         """As `Memory.recall`."""
@@ -232,6 +251,7 @@ class AsyncReadMethods:
             filters=filters,
             ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
             max_tokens=max_tokens,
+            as_of=as_of,
             ttl_s=ttl_s,
         )
         return await self._transport.call(operation)

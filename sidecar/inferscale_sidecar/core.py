@@ -95,10 +95,22 @@ class Moment:
     Args:
         now: aware UTC time.
         show_expired: also what has expired, as long as it is not swept.
+        as_of: an earlier time, to be read as it was then; None: the present.
     """
 
     now: datetime
     show_expired: bool = False
+    as_of: datetime | None = None
+
+    @property
+    def is_present(self) -> bool:
+        """True if it shows just what is there now."""
+        return self.as_of is None and not self.show_expired
+
+    @property
+    def time(self) -> datetime:
+        """The time that is read."""
+        return self.as_of or self.now
 
 
 @dataclass(frozen=True)
@@ -198,6 +210,7 @@ class Composition:
     created_at: datetime
     expires_at: datetime
     blocks: tuple[PinnedBlock, ...] = ()
+    as_of: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Every method of both clients: the request it makes, and what it gives back."""
 
 import json
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -373,3 +374,23 @@ async def test_deletion_by_filter_needs_a_scope_and_shows_what_goes(sidecar, mem
     with pytest.raises(InvalidArgumentError):
         await memory.delete_where({"year": 2001})
     assert len(sidecar.requests) == 1
+
+
+async def test_the_moment_goes_along_with_every_reading(sidecar, memory, record, handle_body):
+    then = datetime(2026, 5, 4, 12, tzinfo=UTC)
+    sidecar.reply(record)
+    await memory.get("m1", as_of=then)
+    assert dict(sidecar.last.url.params) == {"as_of": "2026-05-04T12:00:00+00:00"}
+    sidecar.replies = []
+    sidecar.reply({"results": [], "total": 0, "next_cursor": None})
+    await memory.get_all(user_id="a", as_of="2026-05-04T12:00:00+00:00")
+    assert sidecar.last.url.params["as_of"] == "2026-05-04T12:00:00+00:00"
+    await memory.search("q", user_id="a", as_of=then)
+    assert sidecar.body["as_of"] == "2026-05-04T12:00:00+00:00"
+    sidecar.replies = []
+    sidecar.reply(handle_body)
+    await memory.recall("q", user_id="a", as_of=then)
+    assert sidecar.body["as_of"] == "2026-05-04T12:00:00+00:00"
+    for wrong in ("yesterday", datetime(2026, 5, 4)):
+        with pytest.raises(InvalidArgumentError):
+            await memory.search("q", user_id="a", as_of=wrong)

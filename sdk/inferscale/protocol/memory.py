@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from inferscale.protocol.moments import AsOf as AsOf
 from inferscale.protocol.moments import Lifetime as Lifetime
 from inferscale.protocol.moments import Reading as Reading
 from inferscale.protocol.paging import Paging as Paging
@@ -234,8 +235,9 @@ class DeleteWhereResponse(DeleteResponse):
 class HistoryEntry(BaseModel):
     memory_id: str
     version: int
-    event: Literal["ADD", "UPDATE", "REPLACE", "DELETE", "EXPIRE"]
-    """REPLACE: a newer memory made it untrue. EXPIRE: its time was over, it is deleted."""
+    event: Literal["ADD", "UPDATE", "REPLACE", "DELETE", "EXPIRE", "EXTRACT"]
+    """REPLACE: a newer memory made it untrue. EXPIRE: its time was over, it is deleted.
+    EXTRACT: a message gave way to its facts."""
     old_memory: str | None = None
     new_memory: str | None = None
     created_at: datetime
@@ -245,7 +247,7 @@ class HistoryResponse(BaseModel):
     results: list[HistoryEntry]
 
 
-class RecallRequest(Scope):
+class RecallRequest(Scope, AsOf):
     """`POST /v1/recall`: search, order and freeze a composition."""
 
     query: Text
@@ -281,6 +283,8 @@ class HandleResponse(BaseModel):
     text: str
     created_at: datetime
     expires_at: datetime
+    as_of: datetime | None = None
+    """The moment whose memories it holds, if that is not the one in which it was made."""
 
 
 class BuildStatus(BaseModel):

@@ -22,8 +22,21 @@ class Lifetime(BaseModel):
         return self
 
 
-class Reading(BaseModel):
+class AsOf(BaseModel):
+    """A moment in the past."""
+
+    as_of: AwareDatetime | None = None
+    """Read what was there at this time, in the texts of that time. None, or a time to come: now."""
+
+
+class Reading(AsOf):
     """Which moment a request reads."""
 
     show_expired: bool = False
     """True: also what has expired, as long as it is not removed for good."""
+
+    @model_validator(mode="after")
+    def _one_moment(self) -> Self:
+        if self.show_expired and self.as_of is not None:
+            raise ValueError("show_expired is about the present; leave it or as_of out")
+        return self

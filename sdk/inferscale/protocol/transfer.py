@@ -34,7 +34,7 @@ class VersionLine(Wire):
     """One thing that happened to a memory. `memory` is the text that it had from then on."""
 
     version: int = Field(ge=1, le=2**31 - 1)
-    event: Literal["ADD", "UPDATE", "REPLACE"]
+    event: Literal["ADD", "UPDATE", "REPLACE", "EXTRACT"]
     memory: Text | None = None
     created_at: AwareDatetime
 

@@ -18,6 +18,7 @@ from inferscale_sidecar.service.message import (
     check_metadata,
     end_of_life,
     need_scope,
+    read_moment,
 )
 from inferscale_sidecar.service.ranking import Ranking
 from inferscale_sidecar.service.search import DEFAULT_RANKING
@@ -45,10 +46,17 @@ class MemoryService(MemoryAdder):
         clock: aware UTC time; read once for each request.
     """
 
-    async def get(self, tenant: Tenant, memory_id: str, *, show_expired: bool = False) -> Memory:
-        """Raises NotFound, also for another tenant's memory."""
+    async def get(
+        self,
+        tenant: Tenant,
+        memory_id: str,
+        *,
+        show_expired: bool = False,
+        as_of: datetime | None = None,
+    ) -> Memory:
+        """Raises NotFound, also for another tenant's memory, and one that was not there yet."""
         with self._metrics.operation("get"):
-            at = Moment(self._clock(), show_expired)
+            at = self._at(show_expired=show_expired, as_of=as_of)
             found = await self._store.get_memories(
                 tenant.id, [memory_id], at=at, fingerprint=self._fingerprint()
             )
@@ -67,6 +75,7 @@ class MemoryService(MemoryAdder):
         offset: int = 0,
         filters: Mapping[str, Any] | None = None,
         show_expired: bool = False,
+        as_of: datetime | None = None,
     ) -> Page:
         """A page of the scope, newest first.
 
@@ -81,7 +90,7 @@ class MemoryService(MemoryAdder):
             need_scope(scope)
             page = PageRequest(limit, before, total, offset)
             page.check()
-            condition, at = parse_filter(filters), Moment(self._clock(), show_expired)
+            condition, at = parse_filter(filters), self._at(show_expired=show_expired, as_of=as_of)
             found = await self._lister.page(tenant, scope, condition, page, at)
             return replace(found, memories=[self._shown(memory) for memory in found.memories])
 
@@ -198,6 +207,7 @@ class MemoryService(MemoryAdder):
         filters: Mapping[str, Any] | None = None,
         ranking: Ranking = DEFAULT_RANKING,
         show_expired: bool = False,
+        as_of: datetime | None = None,
     ) -> Sequence[Hit]:
         """The memories closest to the query, best first. Raises InvalidInput as `Searcher` does."""
         with self._metrics.operation("search"):
@@ -210,9 +220,12 @@ class MemoryService(MemoryAdder):
                 threshold=threshold,
                 filters=filters,
                 ranking=ranking,
-                at=Moment(self._clock(), show_expired),
+                at=self._at(show_expired=show_expired, as_of=as_of),
             )
             return [replace(hit, memory=self._shown(hit.memory)) for hit in hits]
+
+    def _at(self, **moment: Any) -> Moment:
+        return read_moment(self._clock(), **moment)
 
     async def builds(self, tenant: Tenant) -> BuildCounts:
         """How far the tenant's KV is behind its text."""

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from inferscale.protocol.memory import MAX_ID_CHARS, Message, check_text
-from inferscale_sidecar.core import Scope
+from inferscale_sidecar.core import Moment, Scope
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.store.records import Draft, IdempotencyKey, Vector
 
@@ -154,6 +154,11 @@ def need_scope(scope: Scope) -> None:
     """Raises InvalidInput for a scope without any id."""
     if scope == Scope():
         raise InvalidInput("at least one of user_id, agent_id and run_id is required")
+
+
+def read_moment(now: datetime, *, show_expired: bool, as_of: datetime | None) -> Moment:
+    """What a request reads; a time to come is read as the present."""
+    return Moment(now, show_expired, None if as_of is None or as_of >= now else as_of)
 
 
 def end_of_life(

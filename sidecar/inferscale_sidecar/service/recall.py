@@ -16,14 +16,13 @@ from inferscale_sidecar.core import (
     Block,
     Composition,
     CompositionItem,
-    Moment,
     PinnedBlock,
     Scope,
     Tenant,
 )
 from inferscale_sidecar.errors import NotFound, TooLarge, Unsupported
 from inferscale_sidecar.metrics import Metrics
-from inferscale_sidecar.service.message import need_scope
+from inferscale_sidecar.service.message import need_scope, read_moment
 from inferscale_sidecar.service.ranking import Ranking
 from inferscale_sidecar.service.search import DEFAULT_RANKING, Searcher
 from inferscale_sidecar.store import MemoryStore
@@ -92,6 +91,7 @@ class RecallService:
         filters: Mapping[str, Any] | None = None,
         ranking: Ranking = DEFAULT_RANKING,
         max_tokens: int | None = None,
+        as_of: datetime | None = None,
         shown_to: Scope | None = None,
         ttl_s: int = DEFAULT_TTL_S,
         keep: bool = True,
@@ -101,6 +101,7 @@ class RecallService:
         Args:
             tenant, scope, query, k, threshold, filters, ranking: as for a search.
             max_tokens: of the text; the worst memories are left out until it fits.
+            as_of: a moment whose memories are wanted; blocks are those of the present.
             shown_to: whose blocks; None: those of `scope`.
             ttl_s: how long the handle lives.
             keep: False for a composition that is used once: its handle cannot be resolved, and
@@ -115,6 +116,7 @@ class RecallService:
             need_scope(scope)
             shown_to = shown_to or scope
             now = self._clock()
+            at = read_moment(now, show_expired=False, as_of=as_of)
             hits = await self._searcher.search(
                 tenant,
                 scope,
@@ -123,7 +125,7 @@ class RecallService:
                 threshold=threshold,
                 filters=filters,
                 ranking=ranking,
-                at=Moment(now),
+                at=at,
             )
             with self._metrics.stage("compose"):
                 items = order(hits, suffix_items=suffix_items(len(hits)))
@@ -139,6 +141,7 @@ class RecallService:
                 created_at=now,
                 expires_at=now + timedelta(seconds=ttl_s),
                 blocks=blocks,
+                as_of=at.as_of,
             )
             if keep:
                 await self._store.put_handle(composition)

@@ -5,6 +5,7 @@ other processes do meanwhile.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,13 @@ from inferscale_sidecar.index import FaissFlatIndex, IndexFactory
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.filter import Predicate, compile_filter
 from inferscale_sidecar.service.ranking import Candidate, Ranking
-from inferscale_sidecar.service.view import DEFAULT_MAX_VECTORS, MemoryFields, Query, ScopeViews
+from inferscale_sidecar.service.view import (
+    DEFAULT_MAX_VECTORS,
+    MemoryFields,
+    Query,
+    ScopeView,
+    ScopeViews,
+)
 from inferscale_sidecar.store.base import MemoryPort
 from inferscale_sidecar.store.records import SEARCHABLE, IndexRow, Vector
 
@@ -88,7 +95,7 @@ class Searcher:
         self, tenant: Tenant, scope: Scope, passes: Predicate, at: Moment
     ) -> list[tuple[int, str]]:
         """(number, id) of all that pass in a scope, newest first."""
-        if at.show_expired:
+        if not at.is_present:
             rows: Iterable[IndexRow] = await self._store.scope_rows(tenant.id, scope, at=at)
             found = [row for row in rows if passes(MemoryFields(row))]
         else:
@@ -120,13 +127,13 @@ class Searcher:
         view = self._views.get(tenant.id, scope)
         hits: list[Hit] = []
         for _ in range(_ATTEMPTS):
-            if at.show_expired:
-                view = await self._views.snapshot(tenant.id, scope, at)
+            if not at.is_present:
+                view = await self._past(tenant, scope, at)
             async with view.lock:
-                if not at.show_expired:
+                if at.is_present:
                     await self._views.refresh(view, tenant.id, scope, at.now)
                 found = view.search(
-                    query, k, scope=scope, passes=passes, ranking=ranking, now=at.now
+                    query, k, scope=scope, passes=passes, ranking=ranking, now=at.time
                 )
                 wanted = [(view.row(each.num), each) for each in found]
             hits = await self._check(tenant, wanted, at)
@@ -134,6 +141,15 @@ class Searcher:
                 break
             # Something was deleted or changed since the refresh: look again for the full k.
         return hits
+
+    async def _past(self, tenant: Tenant, scope: Scope, at: Moment) -> ScopeView:
+        """A view of another moment, for one search. Embeds the texts that have changed since."""
+        rows = await self._store.scope_rows(tenant.id, scope, at=at)
+        changed = [row for row in rows if not row.vector.size]
+        vectors = await self._embedder.embed([row.text for row in changed])
+        made = {row.num: vector for row, vector in zip(changed, vectors, strict=True)}
+        rows = [replace(row, vector=made.get(row.num, row.vector)) for row in rows]
+        return await self._views.snapshot(rows)
 
     async def _check(
         self, tenant: Tenant, wanted: Sequence[tuple[IndexRow, Candidate]], at: Moment

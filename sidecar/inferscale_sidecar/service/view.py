@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from inferscale_sidecar.core import Memory, Moment, Scope
+from inferscale_sidecar.core import Memory, Scope
 from inferscale_sidecar.index import IndexFactory, VectorIndex
 from inferscale_sidecar.index.base import SCORE_DIGITS
 from inferscale_sidecar.index.bm25 import Bm25Index
@@ -173,9 +173,8 @@ class ScopeViews:
         view.drop_expired(now)
         self._shrink()
 
-    async def snapshot(self, tenant_id: str, scope: Scope, at: Moment) -> ScopeView:
-        """A view for one use, of what the present does not show. Reads the whole scope."""
-        rows = await self._store.scope_rows(tenant_id, scope, at=at)
+    async def snapshot(self, rows: Sequence[IndexRow]) -> ScopeView:
+        """A view for one use, of what the present does not show."""
         view = ScopeView(self._create_index(self._dim))
         await fill(view, ScopeChanges(0, rows, ()))
         return view

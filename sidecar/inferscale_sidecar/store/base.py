@@ -145,7 +145,10 @@ class MemoryPort(Protocol):
         """
 
     async def scope_rows(self, tenant_id: str, scope: Scope, *, at: Moment) -> list[IndexRow]:
-        """All that is found in a scope at a moment, as an index needs it."""
+        """All that is found in a scope at a moment, as an index needs it.
+
+        The vector of a text that was changed since is empty.
+        """
 
     async def live_versions(self, tenant_id: str, ids: Sequence[str]) -> dict[str, int]:
         """Current version of each id that is still live."""

@@ -20,7 +20,12 @@ from inferscale_sidecar.store.rows import (
     text_digest,
     to_memory,
 )
-from inferscale_sidecar.store.schema import extraction_turns, memories, memory_sources
+from inferscale_sidecar.store.schema import (
+    extraction_turns,
+    memories,
+    memory_sources,
+    memory_versions,
+)
 
 
 async def put_turns(
@@ -82,6 +87,15 @@ async def keep_as_sources(
             .where(memories.c.id == turn.id)
             .values(status="source", text_hash=digest, seq=seq)
         )
+        event = {
+            "memory_id": turn.id,
+            "version": turn.version,
+            "event": "EXTRACT",
+            "tenant_id": turn.tenant_id,
+            "seq": seq,
+            "created_at": now,
+        }
+        await conn.execute(insert(memory_versions).values(event))
 
 
 async def put_facts(

@@ -17,6 +17,7 @@ handles = Table(
     Column("run_id", FOREIGN_ID),
     Column("created_at", UtcDateTime, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
+    Column("as_of", UtcDateTime),  # the moment that it shows; NULL: the one in which it was made
     Index(None, "expires_at"),
 )
 

@@ -1,8 +1,9 @@
 """Handles in SQL. They keep ids, versions and scores; text is joined from the live memories.
 
 Invariant: what was deleted since is not in a composition read from here, because there is no second
-copy of its text; nor is a memory that was updated, or a block that was detached. A block that was
-changed stands there in its old version, which its history has.
+copy of its text; nor is a memory that was updated (unless the handle shows a past moment), or a
+block that was detached. A block that was changed stands there in its old version, which its history
+has.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from inferscale_sidecar.core import Composition, CompositionItem, Moment, Pinned
 from inferscale_sidecar.store.block_rows import shown_in
 from inferscale_sidecar.store.block_tables import block_scopes, block_versions, handle_blocks
 from inferscale_sidecar.store.database import Database
-from inferscale_sidecar.store.rows import is_searchable
-from inferscale_sidecar.store.schema import handle_items, handles, memories
+from inferscale_sidecar.store.rows import is_searchable, is_there
+from inferscale_sidecar.store.schema import handle_items, handles, memories, memory_versions
 
 
 class SqlHandles:
@@ -34,6 +35,7 @@ class SqlHandles:
             "run_id": composition.scope.run_id,
             "created_at": composition.created_at,
             "expires_at": composition.expires_at,
+            "as_of": composition.as_of,
         }
         items = [
             {
@@ -65,17 +67,7 @@ class SqlHandles:
                     await conn.execute(insert(table), rows)
 
     async def get_handle(self, tenant_id: str, handle_id: str) -> Composition | None:
-        live = (memories.c.id == handle_items.c.memory_id) & (
-            memories.c.version == handle_items.c.version
-        )
         now = self._clock()
-        live &= is_searchable(Moment(now))
-        lines = (
-            select(handle_items, memories.c.text)
-            .join(memories, live & (memories.c.tenant_id == tenant_id))
-            .where(handle_items.c.handle_id == handle_id)
-            .order_by(handle_items.c.position)
-        )
         async with self._db.read() as conn:
             found = await conn.execute(
                 select(handles).where(
@@ -89,17 +81,35 @@ class SqlHandles:
                 return None
             items = tuple(
                 CompositionItem(line.memory_id, line.version, line.text, line.score)
-                for line in await conn.execute(lines)
+                for line in await conn.execute(_lines(row, now))
             )
             scope = Scope(row.user_id, row.agent_id, row.run_id)
             pinned = tuple([PinnedBlock(*each) for each in await conn.execute(_pinned(row, scope))])
         ends = (row.created_at, row.expires_at)
-        return Composition(row.id, row.tenant_id, scope, items, *ends, pinned)
+        return Composition(row.id, row.tenant_id, scope, items, *ends, pinned, row.as_of)
 
     async def count_handles(self, now: datetime) -> int:
         query = select(func.count()).select_from(handles).where(handles.c.expires_at > now)
         async with self._db.read() as conn:
             return await conn.scalar(query) or 0
+
+
+def _lines(handle: Row[Any], now: datetime) -> Select[Any]:
+    """The items that are there still: unchanged, unless the handle shows a past moment."""
+    texts = memory_versions.alias("texts")
+    its = (memories.c.id == handle_items.c.memory_id) & (memories.c.tenant_id == handle.tenant_id)
+    if handle.as_of is None:
+        its &= (memories.c.version == handle_items.c.version) & is_searchable(Moment(now))
+    else:
+        its &= is_there(Moment(now))
+    that = (texts.c.memory_id == memories.c.id) & (texts.c.version == handle_items.c.version)
+    return (
+        select(handle_items, texts.c.text)
+        .join(memories, its)
+        .join(texts, that & texts.c.event.in_(("ADD", "UPDATE")) & texts.c.text.is_not(None))
+        .where(handle_items.c.handle_id == handle.id)
+        .order_by(handle_items.c.position)
+    )
 
 
 def _pinned(handle: Row[Any], scope: Scope) -> Select[Any]:

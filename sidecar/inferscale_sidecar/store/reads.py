@@ -7,6 +7,14 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, func, select
 
 from inferscale_sidecar.core import Memory, Moment, Scope
+from inferscale_sidecar.store.as_of import (
+    select_index_rows_at,
+    select_memories_at,
+    to_index_row_at,
+    to_memory_at,
+    was_found,
+    was_there,
+)
 from inferscale_sidecar.store.conditions import Condition, to_sql
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import IndexRow, Page, ScopeChanges, VersionEvent
@@ -15,11 +23,8 @@ from inferscale_sidecar.store.rows import (
     in_list,
     in_scope,
     is_searchable,
-    is_there,
     select_index_rows,
-    select_memories,
     to_index_row,
-    to_memory,
 )
 from inferscale_sidecar.store.schema import memories, memory_versions, tenants
 
@@ -39,13 +44,13 @@ class SqlReads:
         fingerprint: str | None = None,
     ) -> dict[str, Memory]:
         found: dict[str, Memory] = {}
-        there = is_there(at or Moment(self._clock()))
+        at = at or Moment(self._clock())
         async with self._db.read() as conn:
             for some in batched(ids):
-                query = select_memories(fingerprint).where(
-                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some), there
+                query = select_memories_at(at, fingerprint).where(
+                    memories.c.tenant_id == tenant_id, memories.c.id.in_(some), was_there(at)
                 )
-                found |= {row.id: to_memory(row) for row in await conn.execute(query)}
+                found |= {row.id: to_memory_at(row, at) for row in await conn.execute(query)}
         return found
 
     async def list_memories(
@@ -61,10 +66,11 @@ class SqlReads:
         at: Moment | None = None,
         fingerprint: str | None = None,
     ) -> Page:
-        its = in_scope(tenant_id, scope) & is_searchable(at or Moment(self._clock()))
+        at = at or Moment(self._clock())
+        its = in_scope(tenant_id, scope) & was_found(at)
         if condition is not None:
             its &= _decided(condition)
-        query = select_memories(fingerprint).where(its).order_by(memories.c.num.desc())
+        query = select_memories_at(at, fingerprint).where(its).order_by(memories.c.num.desc())
         if before is not None:
             query = query.where(memories.c.num < before)
         number = select(func.count()).select_from(memories).where(its)
@@ -73,7 +79,7 @@ class SqlReads:
             rows = (await conn.execute(query.offset(offset).limit(limit + 1))).all()
         more = len(rows) > limit
         return Page(
-            memories=[to_memory(row) for row in rows[:limit]],
+            memories=[to_memory_at(row, at) for row in rows[:limit]],
             total=total or 0,
             next_before=rows[limit - 1].num if more else None,
         )
@@ -130,9 +136,9 @@ class SqlReads:
             return ScopeChanges(seq, found, [*gone.all(), *kept.all()])
 
     async def scope_rows(self, tenant_id: str, scope: Scope, *, at: Moment) -> list[IndexRow]:
-        query = select_index_rows().where(in_scope(tenant_id, scope), is_searchable(at))
+        query = select_index_rows_at(at).where(in_scope(tenant_id, scope), was_found(at))
         async with self._db.read() as conn:
-            return [to_index_row(row) for row in await conn.execute(query)]
+            return [to_index_row_at(row, at) for row in await conn.execute(query)]
 
     async def live_versions(self, tenant_id: str, ids: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -12,7 +12,7 @@ from inferscale.protocol.memory import AddStatus, ExtractionState, MemoryStatus
 from inferscale_sidecar.core import NO_LIMITS, Limits, Memory, Scope, Tenant
 
 Vector = npt.NDArray[np.float32]
-Event = Literal["ADD", "UPDATE", "REPLACE", "DELETE", "EXPIRE"]
+Event = Literal["ADD", "UPDATE", "REPLACE", "DELETE", "EXPIRE", "EXTRACT"]
 KeyScope = Literal["read", "write", "admin"]
 
 DEFAULT_TENANT = "default"

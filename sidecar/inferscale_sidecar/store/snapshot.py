@@ -20,7 +20,7 @@ from inferscale_sidecar.store.transfer_port import (
     Snapshot,
 )
 
-_ORDER = {"ADD": 0, "UPDATE": 1, "REPLACE": 2}
+_ORDER = {"ADD": 0, "UPDATE": 1, "REPLACE": 2, "EXTRACT": 2}
 _KINDS: tuple[LinkKind, LinkKind] = ("superseded_by", "source")
 
 

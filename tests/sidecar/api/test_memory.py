@@ -313,3 +313,28 @@ async def test_lists_with_filters_and_totals_over_http(client: httpx.AsyncClient
         answer = await client.post("/v1/memories/list", json={"user_id": "alice"} | wrong)
         assert answer.status_code == 400, answer.text
     assert (await client.post("/v1/memories/list", json={})).status_code == 400
+
+
+async def test_the_past_over_http(client: httpx.AsyncClient, world: Any) -> None:
+    (added,) = await _add(client, "green tea")
+    path, then = f"/v1/memories/{added['id']}", world.clock.now.isoformat()
+    world.clock.advance(hours=1)
+    await client.patch(path, json={"text": "black tea"})
+    assert (await client.get(path, params={"as_of": then})).json()["memory"] == "green tea"
+    scope = {"user_id": "alice", "as_of": then}
+    for answer in (
+        await client.get("/v1/memories", params=scope),
+        await client.post("/v1/memories/list", json=scope | {"filters": {"role": "user"}}),
+        await client.post("/v1/memories/search", json=scope | {"query": "tea"}),
+    ):
+        assert [memory["memory"] for memory in answer.json()["results"]] == ["green tea"]
+    made = (await client.post("/v1/recall", json=scope | {"query": "tea"})).json()
+    assert ([i["memory"] for i in made["items"]], made["as_of"][:13]) == (
+        ["green tea"],
+        "2026-01-01T00",
+    )
+    again = (await client.get(f"/v1/handles/{made['handle']}")).json()
+    assert (again["text"], again["as_of"]) == (made["text"], made["as_of"])
+    for wrong in ({"as_of": "2026-01-01T00:00:00"}, {"show_expired": "true"}):
+        answer = await client.get("/v1/memories", params=scope | wrong)
+        assert answer.status_code == 400, answer.text

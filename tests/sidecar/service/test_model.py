@@ -73,6 +73,7 @@ class MemoryMachine(RuleBasedStateMachine):
     """`model[tenant][memory id]`, beside the real thing; what has expired is swept from both."""
 
     memories = Bundle("memories")
+    moments = Bundle("moments")
     handles = Bundle("handles")
 
     def __init__(self) -> None:
@@ -232,6 +233,29 @@ class MemoryMachine(RuleBasedStateMachine):
         there = self.there(t)
         for item in composition.items:
             assert items[item.memory_id] == item.text == there[item.memory_id].text
+
+    @rule(target=moments)
+    def note_the_moment(self) -> Any:
+        texts = [{i: known.text for i, known in self.there(t).items()} for t in (0, 1)]
+        return (self.clock.now, texts)
+
+    @rule(t=who, scope=scopes, moment=moments, query=texts, mood=st.none() | st.booleans())
+    def look_back(
+        self, t: int, scope: Scope, moment: tuple[datetime, Any], query: str, mood: bool | None
+    ) -> None:
+        as_of, texts = moment
+        filters = None if mood is None else {"mood": mood}
+        expected = {
+            i: texts[t][i]
+            for i, known in self.there(t, scope).items()
+            if i in texts[t] and (mood is None or known.metadata == {"mood": mood})
+        }
+        how: Any = {"limit": 99, "filters": filters, "as_of": as_of}
+        page = self.do(self.memory.list(self.tenants[t], scope, **how))
+        assert {memory.id: memory.text for memory in page.memories} == expected
+        hits = self.do(self.memory.search(self.tenants[t], scope, query, **how))
+        assert {hit.memory.id: hit.memory.text for hit in hits} == expected
+        assert not hits or query not in expected.values() or hits[0].memory.text == query
 
     @rule(seconds=st.integers(1, 90))
     def wait(self, seconds: int) -> None:

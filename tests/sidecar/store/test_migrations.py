@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
-from inferscale_sidecar.core import KvItem, Scope
+from inferscale_sidecar.core import Composition, CompositionItem, KvItem, Scope
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import SqlStore, migrations
 from inferscale_sidecar.store.database import Database
@@ -114,5 +114,26 @@ async def test_expiry_goes_down_without_bringing_back_what_has_expired(store: Sq
         assert list(keys) == ["k1"]
         purged = (await conn.execute(text("SELECT key FROM purges"))).scalars()
         assert list(purged) == ["k2"]
+        await conn.run_sync(migrations.upgrade)
+        assert await conn.run_sync(_differences) == []
+
+
+async def test_handles_of_the_past_do_not_go_down(store: SqlStore) -> None:
+    half, now = np.full(4, 0.5, dtype=np.float32), datetime.now(UTC)
+    (added,) = await store.add_memories("default", Scope(user_id="a"), [Draft("tea", half)])
+    item = CompositionItem(added.memory.id, 1, "tea", 1.0)
+    for name, as_of in (("mh_now", None), ("mh_then", now)):
+        scope, end = Scope(user_id="a"), now + timedelta(days=999)
+        await store.put_handle(Composition(name, "default", scope, (item,), now, end, as_of=as_of))
+    job = await store.open_extraction("default", Scope(user_id="a"), [Draft("hi", half)])
+    await store.finish_extraction("default", job.id, [])
+    database = store._db
+    async with database.write() as conn:
+        await conn.run_sync(migrations.downgrade, "0009")
+        assert list((await conn.execute(text("SELECT id FROM handles"))).scalars()) == ["mh_now"]
+        lines = await conn.execute(text("SELECT handle_id FROM handle_items"))
+        assert list(lines.scalars()) == ["mh_now"]
+        events = await conn.execute(text("SELECT DISTINCT event FROM memory_versions"))
+        assert list(events.scalars()) == ["ADD"]
         await conn.run_sync(migrations.upgrade)
         assert await conn.run_sync(_differences) == []

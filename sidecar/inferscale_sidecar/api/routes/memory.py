@@ -78,6 +78,7 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
             offset=body.offset,
             filters=filters,
             show_expired=body.show_expired,
+            as_of=body.as_of,
         )
         return wire.ListResponse(
             results=[to_wire(each) for each in page.memories],
@@ -122,6 +123,7 @@ def _add_scope_routes(router: APIRouter, memory: MemoryService) -> None:
             filters=body.filters,
             ranking=to_ranking(body),
             show_expired=body.show_expired,
+            as_of=body.as_of,
         )
         return wire.SearchResponse(results=[_scored(hit, explain=body.explain) for hit in hits])
 
@@ -131,7 +133,9 @@ def _add_item_routes(router: APIRouter, memory: MemoryService) -> None:
     async def get(
         memory_id: str, query: Annotated[ItemQuery, Query()], tenant: Reader
     ) -> wire.Memory:
-        return to_wire(await memory.get(tenant, memory_id, show_expired=query.show_expired))
+        return to_wire(
+            await memory.get(tenant, memory_id, show_expired=query.show_expired, as_of=query.as_of)
+        )
 
     @router.patch("/v1/memories/{memory_id}")
     async def update(memory_id: str, body: wire.UpdateRequest, tenant: Writer) -> wire.Memory:

@@ -28,6 +28,7 @@ def create_recall_router(recall: RecallService) -> APIRouter:
             filters=body.filters,
             ranking=to_ranking(body),
             max_tokens=body.max_tokens,
+            as_of=body.as_of,
             ttl_s=body.ttl_s,
         )
         return handle_to_wire(await recall.show(composition))
@@ -58,4 +59,5 @@ def handle_to_wire(recalled: Recalled) -> wire.HandleResponse:
         text=recalled.text,
         created_at=composition.created_at,
         expires_at=composition.expires_at,
+        as_of=composition.as_of,
     )
