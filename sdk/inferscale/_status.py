@@ -39,6 +39,10 @@ ERROR_BY_CODE: dict[tuple[int, str], type[APIStatusError]] = {
     (429, "quota_exceeded"): QuotaExceededError,
 }
 """Kinds of one status that the sidecar's code tells apart."""
+SAYS_WHAT_TO_DO = frozenset(
+    {"block_read_only", "block_limit_exceeded", "block_version_conflict", "max_tokens_too_small"}
+)
+"""Codes whose message holds the remedy; their status has another one."""
 _MAX_QUOTED_CHARS = 200
 
 
@@ -59,6 +63,7 @@ def error_from_response(response: httpx.Response) -> APIError | None:
     kind = ERROR_BY_CODE.get((status, code or "")) or ERROR_BY_STATUS.get(status, fallback)
     return kind(
         problem.get("message") or _describe(response),
+        remedy="" if code in SAYS_WHAT_TO_DO else None,
         status_code=status,
         code=code,
         param=_text(problem.get("param")),

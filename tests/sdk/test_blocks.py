@@ -90,6 +90,16 @@ async def test_lists_are_whole_unless_a_page_is_asked_for(memory: Any) -> None:
     assert [b.label for b in (await memory.blocks.list(label="b1")).results] == ["b1"]
 
 
+async def test_a_refusal_names_one_remedy(memory: Any) -> None:
+    block = await memory.blocks.create("human", "Al", **ALICE, limit=3, read_only=True)
+    with pytest.raises(PermissionDeniedError) as caught:
+        await memory.blocks.append(block.id, "x")
+    assert "PATCH" in str(caught.value) and "API key" not in str(caught.value)
+    with pytest.raises(TooLargeError) as full:
+        await memory.blocks.update(block.id, value="Alice")
+    assert "raise the limit" in str(full.value) and "several requests" not in str(full.value)
+
+
 async def test_refusals_are_typed(memory: Any) -> None:
     block = await memory.blocks.create("human", "Name: Al", **ALICE, limit=10)
     locked = await memory.blocks.create("locked", **ALICE, read_only=True)

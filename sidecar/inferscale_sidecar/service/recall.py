@@ -195,6 +195,7 @@ class RecallService:
             raise TooLarge(
                 f"the pinned blocks alone are {size} tokens, max_tokens is {max_tokens}; raise it, "
                 "or shorten or detach blocks",
+                code="max_tokens_too_small",
                 param="max_tokens",
             )
         return tuple(items[at] for at in sorted(by_score[:low]))
