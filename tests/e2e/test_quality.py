@@ -19,4 +19,5 @@ def test_the_demo_model_passes_and_keeps_being_injected_into(
     assert answer.status_code == 200 and found["passed"] is True, found
     assert 0 < found["kl"] < 0.2 and found["top1"] > 0.85, "0 would mean nothing was injected"
     assert found["text_right"] >= 4, "the text itself must tell the model something"
+    assert found["kl"] < found["fast_kl"] < 0.2, "what is left to prefill brings it closer"
     assert http.get("/ready").json()["parts"]["injection"] == "on"

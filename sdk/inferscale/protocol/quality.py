@@ -22,6 +22,8 @@ class QualityCheckResult(BaseModel):
         positions: answer tokens that were compared.
         text_right, injected_right: answers that the text gets right, and how many of them
             injection gets right as well, of `cases`.
+        fast_kl, fast_top1, fast_right: the same with everything injected (`fidelity="fast"`);
+            `passed` is about `balanced`, the default.
         seconds: how long it took.
     """
 
@@ -32,5 +34,8 @@ class QualityCheckResult(BaseModel):
     positions: int = 0
     text_right: int = 0
     injected_right: int = 0
+    fast_kl: Figure = None
+    fast_top1: Figure = None
+    fast_right: int = 0
     cases: int = 0
     seconds: float = 0.0

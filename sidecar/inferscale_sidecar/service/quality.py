@@ -1,9 +1,9 @@
 """Is injected memory as good as its text, on the model that is served? A short check by requests.
 
 Owns the requests. Forces an answer token by token: each position is a request of its own for one
-token, behind the answer so far, with memory as text and with memory injected, so nothing but the
-engine's public API is needed. Invariant: it leaves nothing in the bank, and uses a tenant of its
-own that no memory belongs to.
+token behind the answer so far, with memory as text, with all but the best facts injected, and with
+all injected; so nothing but the engine's public API is needed. Invariant: it leaves nothing in the
+bank, and uses a tenant of its own that no memory belongs to.
 """
 
 import asyncio
@@ -17,15 +17,18 @@ from inferscale_sidecar.build.send import send_build
 from inferscale_sidecar.build.window import WindowLimits, plan_window
 from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.compose.keys import tenant_tag
+from inferscale_sidecar.compose.order import suffix_items
 from inferscale_sidecar.core import BuildItem, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.errors import Conflict, Unsupported
-from inferscale_sidecar.service.quality_cases import Case, made_up
+from inferscale_sidecar.service.quality_cases import ITEMS, Case, made_up
 from inferscale_sidecar.service.quality_figures import Position, QualityFigures, judge
 
 TOP = 20
 AT_ONCE = 4
+SUFFIX = suffix_items(ITEMS)
+"""What `fidelity="balanced"` leaves to prefill of so many facts, at most."""
 
 
 class QualityCheck:
@@ -85,7 +88,7 @@ class _Run:
         self._keys: dict[int, str] = {}
         self._stored: set[str] = set()
         self._gate = asyncio.Semaphore(AT_ONCE)
-        self._declined: set[str] = set()
+        self._declined: set[str | None] = set()
 
     async def run(self) -> QualityFigures:
         try:
@@ -95,7 +98,7 @@ class _Run:
             if self._stored:
                 await self._engine.delete(sorted(self._stored))
         if self._declined:
-            reasons = ", ".join(sorted(self._declined))
+            reasons = ", ".join(sorted(map(str, self._declined)))
             return QualityFigures(None, f"not measured: memory was not injected ({reasons})")
         return judge([position for positions in found for position in positions])
 
@@ -130,17 +133,19 @@ class _Run:
     async def _case(self, case: Case) -> list[Position]:
         prompt, answer = self._prompt(case), self._tokenizer.encode(case.answer)
         needle = case.answer.rindex(case.needle)
-        text_salt, injected_salt = secrets.token_hex(16), secrets.token_hex(16)
+        text_salt, balanced_salt, fast_salt = (secrets.token_hex(16) for _ in range(3))
         found = []
         for n, (start, end) in enumerate(answer.offsets):
             ids = [*prompt, *answer.ids[:n]]
             async with self._gate:
-                text, _ = await self._top(ids, text_salt)
-                injected, reason = await self._top(ids, injected_salt, case)
-            if reason not in (None, "native_hit"):
-                self._declined.add(reason)
-            token = f"token_id:{answer.ids[n]}"
-            found.append(Position(start <= needle < end, token, text, injected))
+                position = Position(
+                    is_needle=start <= needle < end,
+                    token=f"token_id:{answer.ids[n]}",
+                    text=await self._top(ids, text_salt),
+                    balanced=await self._top(ids, balanced_salt, case.order[:-SUFFIX]),
+                    fast=await self._top(ids, fast_salt, case.order),
+                )
+            found.append(position)
         return found
 
     def _prompt(self, case: Case) -> list[int]:
@@ -154,9 +159,9 @@ class _Run:
         return list(self._tokenizer.encode(self._tokenizer.render(messages)).ids)
 
     async def _top(
-        self, ids: Sequence[int], salt: str, case: Case | None = None
-    ) -> tuple[dict[str, float], str | None]:
-        """Top log-probabilities of the next token; with a case, behind its facts injected."""
+        self, ids: Sequence[int], salt: str, injected: Sequence[int] = ()
+    ) -> dict[str, float]:
+        """Top log-probabilities of the next token, behind these facts injected, if any."""
         name = f"quality_{secrets.token_hex(12)}"
         body: dict[str, Any] = {
             "model": self._engine.model,
@@ -167,15 +172,18 @@ class _Run:
             "return_tokens_as_token_ids": True,
             "cache_salt": salt,
         }
-        if case:
+        if injected:
             body["kv_transfer_params"] = inject_params(
                 self._engine.secret,
                 request_id=name,
                 salt=tenant_tag(self._tenant),
-                items=[self._keys[n] for n in case.order],
+                items=[self._keys[n] for n in injected],
                 always=True,
             )
         answer = await self._engine.complete(body)
-        report = await self._engine.report(name) if case else None
-        reason = (report.reason if report else "no report") if case else None
-        return answer["choices"][0]["logprobs"]["top_logprobs"][0], reason
+        if injected:
+            report = await self._engine.report(name)
+            reason = report.reason if report else "no report"
+            self._declined |= {reason} - {None, "native_hit"}
+        top: dict[str, float] = answer["choices"][0]["logprobs"]["top_logprobs"][0]
+        return top

@@ -47,6 +47,6 @@ def made_up() -> tuple[list[str], list[Case]]:
     for n in draw.sample(range(len(told)), CASES):
         others = draw.sample([m for m in range(len(told)) if m != n], ITEMS - 1)
         fact, question, value = told[n]
-        order = tuple(draw.sample([n, *others], ITEMS))
-        cases.append(Case(question, answer=fact, needle=value, order=order))
+        # What the question is about comes last, as a search would have it.
+        cases.append(Case(question, answer=fact, needle=value, order=(*others, n)))
     return facts, cases

@@ -71,7 +71,7 @@ async def test_equal_distributions_pass_and_nothing_is_left(policy: str) -> None
     assert not engine.bank
     injected = [b for b in engine.bodies if "kv_transfer_params" in b]
     assert all(b["cache_salt"] for b in engine.bodies)
-    assert len(injected) - len(engine.builds) == figures.positions
+    assert len(injected) - len(engine.builds) == 2 * figures.positions
 
 
 @pytest.mark.parametrize("tops", [another_best, far])
