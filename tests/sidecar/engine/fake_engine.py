@@ -151,8 +151,11 @@ class FakeEngine:
         except asyncio.CancelledError:
             self.aborted.set()
             raise
+        return JSONResponse(self._answer(path, ids, report))
+
+    def _answer(self, path: str, ids: list[int], report: dict[str, Any] | None) -> dict[str, Any]:
         params = {"inferscale": report} if report else None
-        return JSONResponse({**answer(path, len(ids)), "kv_transfer_params": params})
+        return {**answer(path, len(ids)), "kv_transfer_params": params}
 
     async def _events(self) -> AsyncIterator[bytes]:
         try:

@@ -20,13 +20,13 @@ class LogitsEngine(FakeEngine):
         self._offsets = {"native": native, "injected": injected}
         self._salts: set[str] = set()
 
-    def _answer(self, ids: list[int], report: dict[str, Any] | None) -> dict[str, Any]:
+    def _answer(self, path: str, ids: list[int], report: dict[str, Any] | None) -> dict[str, Any]:
         salt = self.bodies[-1]["cache_salt"]
         arm = "injected" if report else "native" if salt in self._salts else "cold"
         self._salts.add(salt)
         offset = self._offsets.get(arm, 0.0)
         top = [{"token_id:5": -0.5 + offset, "token_id:6": -1.5} for _ in range(TOKENS)]
-        answer = super()._answer(ids, report)
+        answer = super()._answer(path, ids, report)
         answer["choices"][0]["logprobs"] = {"top_logprobs": top}
         return answer
 

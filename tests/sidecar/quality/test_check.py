@@ -29,9 +29,9 @@ class TopEngine(FakeEngine):
         super().__init__()
         self._tops = tops
 
-    def _answer(self, ids: list[int], report: dict[str, Any] | None) -> dict[str, Any]:
+    def _answer(self, path: str, ids: list[int], report: dict[str, Any] | None) -> dict[str, Any]:
         is_injected = bool(report and report["op"] == "inject")
-        answer = super()._answer(ids, report)
+        answer = super()._answer(path, ids, report)
         answer["choices"][0]["logprobs"] = {"top_logprobs": [self._tops(is_injected)]}
         return answer
 
