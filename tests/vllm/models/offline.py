@@ -39,7 +39,7 @@ class Offline:
             "dtype": "bfloat16",
             "enforce_eager": True,
             "block_size": BLOCK,
-            "num_gpu_blocks_override": 256,
+            "num_gpu_blocks_override": 1024,
             **self.tiny.options,
         }
         self.llm = LLM(

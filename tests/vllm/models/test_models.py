@@ -55,7 +55,6 @@ def test_model(seen: dict[str, dict[str, Any]], name: str) -> None:
         said = found["unsupported"] or found["self_test"]["detail"]
         assert tiny.declined in said
         assert found["stored"] == 0 and found["moved"]["reason"] == "unsupported_model"
-        assert found["exact_equals_native"] and found["exact_after_injected"]
         return
     assert found["self_test"]["passed"], found["self_test"]
     assert found["stored"] == len(tiny.items)

@@ -63,6 +63,10 @@ def _small(**changes: Any) -> dict[str, Any]:
     return {**_SMALL, **changes}
 
 
+def _without_groups(**changes: Any) -> dict[str, Any]:
+    return {k: v for k, v in _small(**changes).items() if k != "num_key_value_heads"}
+
+
 _GEMMA3 = _small(
     num_hidden_layers=4,
     head_dim=64,
@@ -75,6 +79,19 @@ _GEMMA3 = _small(
         "full_attention": {"rope_type": "default", "rope_theta": 1_000_000.0},
     },
 )
+_DEEPSEEK = _small(
+    num_hidden_layers=2,
+    num_key_value_heads=4,
+    first_k_dense_replace=2,
+    kv_lora_rank=512,
+    q_lora_rank=None,
+    qk_nope_head_dim=32,
+    qk_rope_head_dim=64,
+    v_head_dim=32,
+    n_routed_experts=4,
+    moe_intermediate_size=64,
+)
+_NATIVE_ROPE = {"compilation_config": {"custom_ops": ["-rotary_embedding"]}}
 _LONG = (17, 30, 45, 24, 60, 33, 21, 40, 18, 52, 24)  # with the head: 384, four windows of 96
 
 MODELS: dict[str, Tiny] = {
@@ -94,7 +111,7 @@ MODELS: dict[str, Tiny] = {
         "Gemma3Text", _GEMMA3, {"disable_hybrid_kv_cache_manager": True}, items=_LONG
     ),
     "phi": Tiny("Phi", _small(num_key_value_heads=4, partial_rotary_factor=0.5)),
-    "gpt-neox": Tiny("GPTNeoX", _small(rotary_pct=0.25)),
+    "gpt-neox": Tiny("GPTNeoX", _without_groups(rotary_pct=0.25)),
     "gpt-j": Tiny(
         "GPTJ",
         {
@@ -119,22 +136,9 @@ MODELS: dict[str, Tiny] = {
         ),
         items=_LONG,
     ),
-    "deepseek": Tiny(
-        "DeepseekV2",
-        _small(
-            num_hidden_layers=2,
-            num_key_value_heads=4,
-            first_k_dense_replace=2,
-            kv_lora_rank=512,
-            q_lora_rank=None,
-            qk_nope_head_dim=32,
-            qk_rope_head_dim=64,
-            v_head_dim=32,
-            n_routed_experts=4,
-            moe_intermediate_size=64,
-        ),
-        has_native_hits=False,
-    ),
+    # The rotary kernel of vLLM 0.32 for CPUs takes MLA's strided keys for dense ones.
+    "deepseek": Tiny("DeepseekV2", _DEEPSEEK, _NATIVE_ROPE, has_native_hits=False),
+    "deepseek-cpu-rope": Tiny("DeepseekV2", _DEEPSEEK, declined="differs from what the model"),
     "opt": Tiny(
         "OPT",
         {
