@@ -20,6 +20,7 @@ from inferscale_kernels.rope import RopeTable
 from inferscale_kernels.segments import segment_table
 
 ITEM_TOKENS = 20
+BLOCK_TOKENS = 128
 FORMATS: tuple[FormatName, ...] = ("int8", "k8v4")
 
 
@@ -84,6 +85,7 @@ def on_cpu(model: Model, tokens: int) -> Iterator[Measured]:
         if op != "rotate, nothing moved" and not torch.equal(out.k, truth.k):
             raise SystemExit(f"{op} differs from its reference: not timed")
         yield Measured(op, 2 * items.nbytes, call, lambda: target.copy_(items))
+    yield _into_pages(model, pieces, in_place, rope, truth.k, items.nbytes)
     for name in FORMATS:
         codec = ItemCodec(calibrate(items[:500], rope), name)
         codes = codec.encode(items)
@@ -98,6 +100,37 @@ def on_cpu(model: Model, tokens: int) -> Iterator[Measured]:
         yield Measured(
             f"rotate, {name}", codes.nbytes + items.nbytes, compressed, lambda: target.copy_(items)
         )
+
+
+def _into_pages(
+    model: Model,
+    pieces: list[memoryview],
+    segments: Tensor,
+    rope: RopeTable,
+    truth: Tensor,
+    item_bytes: int,
+) -> Measured:
+    """Straight into packed pages, every block in another place."""
+    from inferscale_kernels.ops.inject.pages import Pages, inject_items_into
+
+    tokens = truth.shape[1]
+    blocks = -(-tokens // BLOCK_TOKENS)
+    shape = (blocks + 1, model.heads, BLOCK_TOKENS, 2 * model.head_dim)
+    caches = [torch.zeros(shape, dtype=torch.bfloat16) for _ in range(model.layers)]
+    pages, row = Pages(caches, [0] * model.layers), torch.arange(tokens)
+    order = 1 + torch.randperm(blocks, generator=torch.Generator().manual_seed(0))
+    slots = order[row // BLOCK_TOKENS] * BLOCK_TOKENS + row % BLOCK_TOKENS
+
+    def call() -> None:
+        inject_items_into(pieces, segments, slots[None], rope, pages)
+
+    call()
+    halves = caches[-1].view(blocks + 1, model.heads, 2, -1)[:, :, 0]
+    keys = halves.view(blocks + 1, model.heads, model.head_dim, BLOCK_TOKENS)
+    if not torch.equal(keys[slots // BLOCK_TOKENS, :, :, slots % BLOCK_TOKENS], truth[-1]):
+        raise SystemExit("inject, packed pages differs from its reference: not timed")
+    source, target = (torch.ones(item_bytes, dtype=torch.uint8) for _ in range(2))
+    return Measured("inject, packed pages", 2 * item_bytes, call, lambda: target.copy_(source))
 
 
 def on_gpu(model: Model, tokens: int) -> Iterator[Measured]:

@@ -2,9 +2,10 @@
 after it.
 
 Owns the data path: items are read where they lie in the bank's memory map, turned to their new
-positions for all layers at once, and handed to the backend's own writer layer by layer. Contract:
-vLLM `KVConnectorBase_V1`, worker side. Invariant: a slot that was promised is filled with the right
-item, or its block is reported as failed.
+positions for all layers at once, and written straight into the backend's pages (`packed.py`), or
+handed to its own writer layer by layer. Contract: vLLM `KVConnectorBase_V1`, worker side.
+Invariant: a slot that was promised is filled with the right item, or its block is reported as
+failed.
 """
 
 import logging
@@ -20,6 +21,7 @@ from inferscale_vllm.bank import Bank, BankReader, ItemHeader, checksum
 from inferscale_vllm.capture import Captured, Capturer
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Load, StepMetadata
+from inferscale_vllm.packed import direct_fill
 from inferscale_vllm.state import EngineState
 from inferscale_vllm.writer import Writer
 
@@ -66,6 +68,7 @@ class Worker:
         num_layers, planes, heads, size = layers.token_shape
         self._widths = (size, size if planes == 2 else 0)
         prepare(ItemShape(0, num_layers, heads, size, planes == 2), rope, dtype)
+        self._fill_directly = direct_fill(layers, self.capturer.writers, rope, dtype)
 
     @property
     def token_bytes(self) -> int:
@@ -108,30 +111,36 @@ class Worker:
         return not missing
 
     def _fill(self, loads: list[Load], reader: BankReader) -> None:
-        total = sum(s.num_tokens for load in loads for s in load.segments)
-        self._reserve(total)
-        out = RotatedKV(self._out.k[:, :total], self._out.v[:, :total])
-        self._gather(loads, reader, out)
+        items, segments = self._pieces(loads, reader)
         slots = [
             torch.from_numpy(np.concatenate([load.slots[g] for load in loads]))
             for g in range(len(loads[0].slots))
         ]
-        self._write(out, slots)
-        if self._verify_writes:
-            self._verify(loads, out, slots)
+        if self._fill_directly:
+            self._fill_directly(items, segments, torch.stack(slots))
+        if not self._fill_directly or self._verify_writes:
+            out = self._reserve(int(segments[:, 1].sum()))
+            rotate_items_into(items, segments, self._rope, out)
+            if not self._fill_directly:
+                self._write(out, slots)
+            if self._verify_writes:
+                self._verify(loads, out, slots)
 
-    def _reserve(self, num_tokens: int) -> None:
-        """Grows the output buffers; they are kept, because page faults cost more than the copy."""
-        if self._out.k.shape[1] >= num_tokens:
-            return
-        capacity = max(1024, 1 << (num_tokens - 1).bit_length())
-        num_layers, _, heads, _ = self._layers.token_shape
-        shape = (num_layers, capacity, heads)
-        k, v = (torch.empty(*shape, width, dtype=self._dtype) for width in self._widths)
-        self._out = RotatedKV(k, v)
+    def _reserve(self, num_tokens: int) -> RotatedKV:
+        """Output buffers; they grow and are kept, because page faults cost more than the copy."""
+        if self._out.k.shape[1] < num_tokens:
+            capacity = max(1024, 1 << (num_tokens - 1).bit_length())
+            num_layers, _, heads, _ = self._layers.token_shape
+            shape = (num_layers, capacity, heads)
+            k, v = (torch.empty(*shape, width, dtype=self._dtype) for width in self._widths)
+            self._out = RotatedKV(k, v)
+        return RotatedKV(self._out.k[:, :num_tokens], self._out.v[:, :num_tokens])
 
-    def _gather(self, loads: list[Load], reader: BankReader, out: RotatedKV) -> None:
-        """Reads and turns every piece; token rows of `out` are in the order of the loads' slots."""
+    def _pieces(
+        self, loads: list[Load], reader: BankReader
+    ) -> tuple[list[memoryview], torch.Tensor]:
+        """Every piece's item, and the segments; their targets are in the order of the loads'
+        slots."""
         rows: list[tuple[int, int, int, int]] = []
         items: list[memoryview] = []
         at = 0
@@ -141,7 +150,7 @@ class Worker:
             items.append(kv)
             rows.append((piece.source, piece.num_tokens, piece.shift, at))
             at += piece.num_tokens
-        rotate_items_into(items, torch.tensor(rows, dtype=torch.int64), self._rope, out)
+        return items, torch.tensor(rows, dtype=torch.int64)
 
     def _write(self, out: RotatedKV, slots: list[torch.Tensor]) -> None:
         kept = [_kept(s) for s in slots]

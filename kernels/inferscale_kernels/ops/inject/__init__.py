@@ -2,6 +2,7 @@
 
 from inferscale_kernels.ops.inject.contract import RotatedKV, empty_kv, empty_of
 from inferscale_kernels.ops.inject.select import (
+    HAS_COMPILED_LOOP,
     inject,
     prepare,
     rotate,
@@ -10,6 +11,7 @@ from inferscale_kernels.ops.inject.select import (
 )
 
 __all__ = [
+    "HAS_COMPILED_LOOP",
     "RotatedKV",
     "empty_kv",
     "empty_of",

@@ -88,7 +88,7 @@ def _run(
         loop = decoding_loop(_code_geometry(shape, rope, out, codec))
         static, ones = codec.k_scale.contiguous(), torch.ones(shape.head_dim)
         args = (*args, static.data_ptr(), ones.data_ptr(), target)
-    _in_threads(loop, args, tokens, tokens * shape.layers * layer_bytes)
+    in_threads(loop, args, tokens, tokens * shape.layers * layer_bytes)
 
 
 def _row_geometry(shape: ItemShape, rope: RopeTable, out: RotatedKV) -> RowGeometry:
@@ -119,7 +119,7 @@ def _kind(out: RotatedKV) -> Kind:
     return "bf16" if out.k.dtype == torch.bfloat16 else "fp16"
 
 
-def _in_threads(
+def in_threads(
     loop: Callable[..., None], args: tuple[Any, ...], tokens: int, size_bytes: int
 ) -> None:
     """Share the tokens among torch's number of threads."""

@@ -43,7 +43,7 @@ def rotation_loop(geometry: RowGeometry) -> Callable[..., None]:
         int64 [L], offset of a layer's cos, negative without RoPE; `out`: address and layer stride
         of K, the same of V, bytes of a row (K of a token and layer), of a stored layer.
     """
-    turn_row = _turn_row(geometry)
+    turn_row = turn_row_step(geometry)
     row_bytes = geometry.heads * geometry.head_bytes
 
     @njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -74,7 +74,7 @@ def rotation_loop(geometry: RowGeometry) -> Callable[..., None]:
     return compiled
 
 
-def _turn_row(geometry: RowGeometry) -> Callable[[int, int, int], None]:
+def turn_row_step(geometry: RowGeometry) -> Callable[[int, int, int], None]:
     """A step that turns one token's heads of one layer; cos is at `turn`, sin behind it."""
     heads, head_bytes, start, pairs, dtype, is_neox = geometry
     step = turn_pairs(LANES, dtype, dtype, not is_neox)

@@ -163,6 +163,40 @@ def bf16_at(typing: Any, address: Any) -> Any:
     return types.float32(types.int64), generate
 
 
+def transpose_halves(side: int) -> Any:
+    """Make `step(dst, dst_gap, src, src_gap)`: a square of 2-byte values, rows to columns.
+
+    Gaps are bytes from row to row. `side` is a power of two: each round interleaves the upper with
+    the lower half of the rows, which turns the bits of the index by one.
+    """
+    low = [i // 2 + (i % 2) * side for i in range(side)]
+    high = [i + side // 2 for i in low]
+
+    def emit(b: Any, dst: Any, dst_gap: Any, src: Any, src_gap: Any) -> None:
+        i64 = ir.IntType(64)
+        at = [b.add(src, b.mul(src_gap, ir.Constant(i64, i))) for i in range(side)]
+        rows = [_load(b, address, _I16, side) for address in at]
+        for _ in range(side.bit_length() - 1):
+            pairs = [(rows[i], rows[i + side // 2]) for i in range(side // 2)]
+            rows = [_shuffled(b, x, y, order) for x, y in pairs for order in (low, high)]
+        for i, row in enumerate(rows):
+            _store(b, row, b.add(dst, b.mul(dst_gap, ir.Constant(i64, i))))
+
+    return _step(4, False, emit)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_half(typing: Any, dst: Any, src: Any) -> Any:
+    """Copy the 2 bytes at `src` to `dst`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(_pointer(builder, args[1], _I16), align=1)
+        builder.store(value, _pointer(builder, args[0], _I16), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(typing: Any, dst: Any, src: Any, count: Any) -> Any:
     """Copy `count` bytes between buffers that do not overlap."""
