@@ -48,11 +48,10 @@ def captured(layer: Any, *written: Any) -> tuple[tuple[torch.Tensor, ...], torch
 
 def reader_for(layer: Any) -> Reader | None:
     """The reader of a layer's layout, or None if the layout is not known."""
-    if layer.kv_cache.dtype != layer_dtype(layer):
-        return None
     if getattr(layer, "kv_lora_rank", None) is not None:
-        return read_latent if layer.kv_cache.is_contiguous() else None
-    if layer.kv_cache.dim() != 4:
+        is_plain = layer.kv_cache_dtype == "auto" and layer.kv_cache.is_contiguous()
+        return read_latent if is_plain else None
+    if layer.kv_cache.dim() != 4 or layer.kv_cache.dtype != layer_dtype(layer):
         return None
     return READERS.get(getattr(layer, "isa", None))
 

@@ -117,6 +117,13 @@ def inverse_frequencies(module: Any) -> Any:
     return None
 
 
+def adapted_layers(model: Any) -> list[Any]:
+    """Layers of a model that vLLM wrapped for LoRA; each has its own `base_layer`."""
+    from vllm.lora.layers.base import BaseLayerWithLoRA
+
+    return [module for module in model.modules() if isinstance(module, BaseLayerWithLoRA)]
+
+
 def eager_forward(vllm_config: Any, num_tokens: int) -> AbstractContextManager[Any]:
     """In here a model runs as its code says: without attention metadata, nothing compiled."""
     from vllm.forward_context import set_forward_context

@@ -78,7 +78,7 @@ def observe(model: torch.nn.Module, layers: AttentionLayers, vllm_config: Any) -
     where = torch.tensor(positions, device=device).repeat_interleave(len(tokens))
     try:
         eager = compat.eager_forward(vllm_config, len(ids))
-        with torch.inference_mode(), _watched(layers, noted), eager:
+        with torch.inference_mode(), _watched(model, layers, noted), eager:
             model(input_ids=ids, positions=where)
     except Exception as error:  # someone else's model code: whatever it raises, we cannot check it
         raise UnsupportedModel(
@@ -92,14 +92,19 @@ def observe(model: torch.nn.Module, layers: AttentionLayers, vllm_config: Any) -
 
 
 @contextmanager
-def _watched(layers: AttentionLayers, noted: Sequence[list[torch.Tensor]]) -> Iterator[None]:
+def _watched(
+    model: torch.nn.Module, layers: AttentionLayers, noted: Sequence[list[torch.Tensor]]
+) -> Iterator[None]:
     note = _note_latent if layers.is_latent else _note_heads
+    adapted = compat.adapted_layers(model)
+    for module in adapted:  # which adapter applies to which token is only known in a real batch
+        module.forward = module.base_layer.forward
     for module, keys in zip(layers.modules, noted, strict=True):
         module.forward = note(module, keys)
     try:
         yield
     finally:
-        for module in layers.modules:
+        for module in (*adapted, *layers.modules):
             del module.forward
 
 

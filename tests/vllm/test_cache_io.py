@@ -1,6 +1,7 @@
 """Readers see what the layouts hold: pages packed by hand, and pages written by vLLM itself."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -50,3 +51,21 @@ def test_unknown_layouts_have_no_reader() -> None:
         kv_cache=torch.zeros(1, 1, 1, 2).to(torch.int8), dtype=torch.float32
     )
     assert cache_io.reader_for(quantised) is None
+
+
+def test_latents_are_written_and_read_by_row() -> None:
+    """MLA: the writer takes latent and rope part apart; a page is rows of both."""
+    cache = torch.zeros(BLOCKS, 1, SIZE, 6)
+    layer = SimpleNamespace(kv_lora_rank=4, kv_cache=cache, kv_cache_dtype="auto", _k_scale=None)
+
+    def writer(latent: Any, rope: Any, cache: Any, slots: Any, *_: Any) -> None:
+        cache.view(-1, 6)[slots] = torch.cat((latent, rope[:, 0]), dim=1)
+
+    rows = torch.randn(len(SLOTS), 1, 6)
+    cache_io.write(layer, writer, rows, rows[..., :0], SLOTS)
+    reader = cache_io.reader_for(layer)
+    assert reader is not None
+    k, v = reader(cache, SLOTS, 6)
+    assert torch.equal(k, rows) and v.shape == (len(SLOTS), 1, 0)
+    layer.kv_cache_dtype = "fp8"
+    assert cache_io.reader_for(layer) is None

@@ -70,7 +70,7 @@ def _check_where_built(tiny: Any, found: dict[str, Any]) -> None:
         assert found["native_tokens"] == span
         assert found["exact_equals_native"]
     else:  # the backend's own spread between a whole prefill and one behind a context
-        assert found["exact_from_cold"] < 0.1
+        assert found["exact_from_cold"] < 0.25
 
 
 def _check_moved(tiny: Any, found: dict[str, Any]) -> None:
