@@ -57,7 +57,7 @@ def _check_moved(
     )
     built = _stored(engine, wanted)
     native = _stored(engine, natives)
-    if len(built) == len(native) == len(items):
+    if len(built) == len(native) == len(items) and engine.worker:
         seen["first_layer_error"] = _first_layer_error(engine, built, native, order)
     return seen
 
