@@ -130,7 +130,7 @@ def build(keys: list[str], items: list[list[int]], request_id: str) -> dict[str,
 
 
 def inject(keys: list[str], request_id: str) -> dict[str, Any]:
-    return inject_params(SECRET, request_id=request_id, salt=TENANT, items=keys)
+    return inject_params(SECRET, request_id=request_id, salt=TENANT, items=keys, always=True)
 
 
 def main(folder: Path, names: list[str]) -> None:
