@@ -4,6 +4,10 @@ Run it against a sidecar that is already running: `inferscale-sidecar start`, th
 `pip install 'inferscale-memory[langchain]'` and `python examples/langchain_agent.py`.
 What the agent knows of the customer in the second conversation comes from the first one. It is
 injected as keys and values; the conversation itself holds nothing but its own messages.
+
+`--tools` gives the agent two: the shop's diary, and a search in the customer's memory. The model
+needs to be able to call tools (the demo model is too small), and vLLM to know how it writes calls:
+`inferscale-sidecar start -- --enable-auto-tool-choice --tool-call-parser hermes`.
 """
 
 import argparse
@@ -15,7 +19,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from inferscale import Memory
-from inferscale_langchain import ChatInferScale, InferScaleMiddleware
+from inferscale_langchain import ChatInferScale, InferScaleMiddleware, create_memory_tools
 
 SYSTEM = "You are the support agent of a bicycle shop. Answer in one short sentence."
 FIRST = (
@@ -28,15 +32,23 @@ FIRST = (
 SECOND = "What colour is my bicycle?"
 
 
+def free_times(day: str) -> str:
+    """When the workshop has time on a day of the week, such as Saturday."""
+    return {"saturday": "10:00 and 13:30"}.get(day.strip().lower(), "fully booked")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--user", default=f"customer-{uuid.uuid4().hex[:8]}")
-    user = parser.parse_args().user
+    parser.add_argument("--tools", action="store_true", help="give the agent tools")
+    given = parser.parse_args()
+    user = given.user
 
     with Memory() as memory:
         memory.wait_until_ready()
         agent = create_agent(
             ChatInferScale(temperature=0, max_tokens=32),
+            tools=[free_times, *create_memory_tools(memory)] if given.tools else [],
             system_prompt=SYSTEM,
             middleware=[InferScaleMiddleware(memory)],
             checkpointer=InMemorySaver(),

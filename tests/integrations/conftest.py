@@ -18,6 +18,8 @@ from inferscale import Memory
 ROOT = Path(__file__).parents[2]
 PYTHON_ENV = "INFERSCALE_SIDECAR_PYTHON"
 """The interpreter that has the sidecar installed; default: the project's .venv."""
+REAL_ENV = "INFERSCALE_REAL_SIDECAR"
+"""Address of a sidecar whose vLLM is real; `make test-integrations` starts one."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,17 @@ def keyed(sidecar_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     # Its own environment names the mightier key: nobody must act with that one.
     with served(sidecar_python, folder, INFERSCALE_API_KEY=secrets["mine"]) as sidecar:
         yield Keyed(sidecar.url, **secrets)
+
+
+@pytest.fixture(scope="session")
+def real() -> Sidecar:
+    """A sidecar with a real vLLM and the demo model, one for all frameworks."""
+    url = os.environ.get(REAL_ENV)
+    if not url:
+        pytest.skip(
+            f"no sidecar with a real engine ({REAL_ENV} is not set): make test-integrations"
+        )
+    return Sidecar(url)
 
 
 @pytest.fixture

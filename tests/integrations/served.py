@@ -32,6 +32,7 @@ from inferscale_sidecar.api.mcp import mcp_route
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.api.routes.health import ReadyState
+from inferscale_sidecar.api.routes.passthrough import passthrough_router
 from inferscale_sidecar.compose.frame import MemoryFrame
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.engine.client import EngineClient
@@ -71,6 +72,7 @@ class ScriptedEngine:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         routes = [
+            Route("/v1/models", self._models),
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
             Route("/inferscale/{path:path}", self._control, methods=["GET", "POST"]),
         ]
@@ -78,6 +80,9 @@ class ScriptedEngine:
 
     async def _control(self, request: Request) -> Response:
         return JSONResponse({"error": "no connector"}, status_code=404)
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
@@ -164,7 +169,7 @@ async def serve(folder: Path) -> None:
     transport = httpx.ASGITransport(scripted.app)
     engine = EngineClient("http://engine", "a-secret-of-sixteen-or-more", transport=transport)
     chat = ChatService(engine, recall, store, frame)
-    memory = MemoryService(store, embedder, searcher, metrics)
+    memory = MemoryService(store, embedder, searcher, metrics, is_kv_off=lambda: True)
     app = create_app(
         memory=memory,
         recall=recall,
@@ -177,6 +182,7 @@ async def serve(folder: Path) -> None:
             create_documents_router(DocumentService(store, embedder, metrics, clock=clock)),
             chat_router(chat, engine, writing_tenant, WriteBack(memory)),
             debug_routes(scripted, clock, embedder),
+            passthrough_router(engine, writing_tenant),
         ),
     )
     mcp = load_mcp(Config(home=folder, cache=folder))

@@ -228,7 +228,9 @@ class MemoryService(MemoryAdder):
         return read_moment(self._clock(), **moment)
 
     async def builds(self, tenant: Tenant) -> BuildCounts:
-        """How far the tenant's KV is behind its text."""
+        """How far the tenant's KV is behind its text. Nothing is, where nothing is built."""
+        if self._is_kv_off():
+            return BuildCounts()
         return await self._store.build_counts(tenant.id, self._fingerprint())
 
 

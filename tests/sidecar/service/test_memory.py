@@ -8,6 +8,9 @@ import pytest
 from inferscale.protocol.memory import Message
 from inferscale_sidecar.core import KvItem, Scope
 from inferscale_sidecar.errors import Conflict, InvalidInput, NotFound, Unsupported
+from inferscale_sidecar.index import FlatIndex
+from inferscale_sidecar.service.memory import MemoryService
+from inferscale_sidecar.service.search import Searcher
 
 ALICE, BOB = Scope(user_id="alice"), Scope(user_id="bob")
 FINGERPRINT = "engine-1"
@@ -132,6 +135,16 @@ async def test_the_build_queue_hears_of_writes_and_of_nothing_else(world: Any) -
     await world.memory.update(world.tenant, added.memory.id, text="coffee")
     await world.memory.delete(world.tenant, added.memory.id)
     assert len(world.writes) == 3
+
+
+async def test_where_nothing_is_built_nothing_is_waited_for(world: Any) -> None:
+    await world.memory.add(world.tenant, ALICE, "tea")
+    assert (await world.memory.builds(world.tenant)).queued == 1
+    searcher = Searcher(world.store, world.embedder, world.metrics, create_index=FlatIndex)
+    off = MemoryService(
+        world.store, world.embedder, searcher, world.metrics, is_kv_off=lambda: True
+    )
+    assert (await off.builds(world.tenant)).queued == 0
 
 
 async def test_metadata_can_be_replaced_and_cleared_but_not_identity(world: Any) -> None:
