@@ -34,11 +34,19 @@ def parser(description: str, *, seed: int = 7) -> argparse.ArgumentParser:
     return made
 
 
-def show(name: str, machine: str, rows: Sequence[Row], *, as_json: bool) -> None:
+def show(
+    name: str,
+    machine: str,
+    rows: Sequence[Row],
+    *,
+    as_json: bool,
+    more_versions: Mapping[str, str] | None = None,
+) -> None:
     """Print the rows: as JSON, or as a table.
 
     Args:
         machine: what `machine()` said before the run.
+        more_versions: of what was measured in other environments.
     """
     if not as_json:
         _table(rows)
@@ -47,7 +55,7 @@ def show(name: str, machine: str, rows: Sequence[Row], *, as_json: bool) -> None
         "name": name,
         "command": " ".join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]),
         "machine": machine,
-        "versions": versions(),
+        "versions": versions() | dict(more_versions or {}),
         "rows": list(rows),
     }
     print(json.dumps(result), flush=True)

@@ -38,6 +38,7 @@ class Sidecar:
     Attributes:
         home: its home and cache folder.
         secret: shared with its engine.
+        pid: of the sidecar's process.
     """
 
     url: str
@@ -45,6 +46,7 @@ class Sidecar:
     model: str
     home: Path
     secret: str
+    pid: int
 
     @property
     def store_url(self) -> str:
@@ -75,11 +77,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def started(options: argparse.Namespace) -> Iterator[Sidecar]:
+def started(options: argparse.Namespace, *, with_engine: bool = True) -> Iterator[Sidecar]:
     """Run a sidecar while the block runs.
 
     Args:
         options: with the flags of `add_flags`.
+        with_engine: False for a sidecar that only remembers.
 
     Raises:
         SystemExit: it did not start, or cannot inject; with its own words.
@@ -89,10 +92,10 @@ def started(options: argparse.Namespace) -> Iterator[Sidecar]:
         home = Path(folder)
         _share_models(home)
         secret = secrets.token_hex(16)
-        note(f"starting a sidecar with {options.model}")
+        note(f"starting a sidecar with {options.model if with_engine else 'no engine'}")
         with (home / "sidecar.log").open("w") as log:
             child = subprocess.Popen(
-                _command(options),
+                _command(options, with_engine=with_engine),
                 env=_environment(home, secret),
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -100,16 +103,17 @@ def started(options: argparse.Namespace) -> Iterator[Sidecar]:
                 start_new_session=True,  # Ctrl-C comes to us alone; we stop it in order
             )
         try:
-            yield _ready(child, home, secret)
+            yield _ready(child, home, secret, injects=with_engine)
         finally:
             _stop(child)
 
 
-def _command(options: argparse.Namespace) -> list[str]:
+def _command(options: argparse.Namespace, *, with_engine: bool) -> list[str]:
     script = Path(sys.executable).with_name("inferscale-sidecar")
     program = [str(script)] if script.exists() else [sys.executable, "-m", "inferscale_sidecar.cli"]
-    flags = ["--model", options.model, "--port", "0", "--json"]
-    words = shlex.split(options.engine_args)
+    engine = ["--model", options.model] if with_engine else ["--no-engine"]
+    flags = [*engine, "--port", "0", "--json"]
+    words = shlex.split(options.engine_args) if with_engine else []
     return [
         *(*program, "start", *flags, "--set", "server.log_level=warning"),
         *(["--", *words] if words else []),
@@ -129,7 +133,7 @@ def _share_models(home: Path) -> None:
     (home / "models").symlink_to(models)
 
 
-def _ready(child: subprocess.Popen[str], home: Path, secret: str) -> Sidecar:
+def _ready(child: subprocess.Popen[str], home: Path, secret: str, *, injects: bool) -> Sidecar:
     assert child.stdout is not None
     line = child.stdout.readline().strip()  # empty if it ended
     found: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
@@ -137,10 +141,10 @@ def _ready(child: subprocess.Popen[str], home: Path, secret: str) -> Sidecar:
         tail = (home / "sidecar.log").read_text().splitlines()[-15:]
         said = found.get("message") or "nothing"
         raise SystemExit("\n".join([f"the sidecar did not start; it said: {said}", *tail]))
-    if not str(found["injection"]).startswith("on"):
+    if injects and not str(found["injection"]).startswith("on"):
         raise SystemExit(f"injection is {found['injection']}: there is nothing to measure")
     note(f"ready: {found['url']} (model {found['model']})")
-    return Sidecar(found["url"], found["engine_url"], found["model"], home, secret)
+    return Sidecar(found["url"], found["engine_url"], found["model"], home, secret, child.pid)
 
 
 def _stop(child: subprocess.Popen[str]) -> None:

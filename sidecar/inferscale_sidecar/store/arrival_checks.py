@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, tuple_, union
+from sqlalchemy import ColumnElement, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Moment
@@ -53,11 +53,18 @@ async def places(
 ) -> dict[tuple[str, str], str]:
     """Ids of the memories that stand in the places (scope, text) of these rows."""
     found: dict[tuple[str, str], str] = {}
-    place = tuple_(memories.c.scope_key, memories.c.text_hash)
     for some in batched(rows, 100):
-        wanted = [(row["scope_key"], row["text_hash"]) for row in some]
+        # Spelled out, with the tenant in each: else SQLite walks the tenant's rows.
+        wanted = or_(
+            *(
+                (memories.c.tenant_id == tenant_id)
+                & (memories.c.scope_key == row["scope_key"])
+                & (memories.c.text_hash == row["text_hash"])
+                for row in some
+            )
+        )
         query = select(memories.c.scope_key, memories.c.text_hash, memories.c.id).where(
-            memories.c.tenant_id == tenant_id, place.in_(wanted), condition
+            wanted, condition
         )
         found |= {(key, digest): i for key, digest, i in await conn.execute(query)}
     return found

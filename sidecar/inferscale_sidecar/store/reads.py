@@ -85,22 +85,20 @@ class SqlReads:
         )
 
     async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
-        query = (
-            select(memory_versions)
-            .where(memory_versions.c.tenant_id == tenant_id)
-            .where(memory_versions.c.memory_id == memory_id)
-            # An import writes all versions of a memory under one change number.
-            .order_by(
-                memory_versions.c.seq, memory_versions.c.version, memory_versions.c.created_at
-            )
-        )
+        # By id alone: told the tenant, SQLite would walk all of its versions.
+        query = select(memory_versions).where(memory_versions.c.memory_id == memory_id)
         of_it = select(memories.c.expires_at).where(
             memories.c.tenant_id == tenant_id, memories.c.id == memory_id
         )
         now = self._clock()
         async with self._db.read() as conn:
-            rows = (await conn.execute(query)).all()
+            found = (await conn.execute(query)).all()
             expires_at = await conn.scalar(of_it)
+        # An import writes all versions of a memory under one change number.
+        rows = sorted(
+            (row for row in found if row.tenant_id == tenant_id),
+            key=lambda row: (row.seq, row.version, row.created_at),
+        )
         events = [VersionEvent(r.memory_id, r.version, r.event, r.text, r.created_at) for r in rows]
         if expires_at is None or expires_at > now:
             return events

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
-from inferscale_sidecar.core import Scope
+from inferscale_sidecar.core import Memory, Scope
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import SqlStore
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Draft
+from inferscale_sidecar.store.transfer_port import MovedMemory, PastVersion
 
 pytestmark = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -50,6 +51,9 @@ async def test_no_request_walks_through_a_tenant(store: SqlStore) -> None:
     await store.history("default", added[0].memory.id)
     await store.add_memories("default", alice, drafts[:1], fingerprint="e")
     await store.delete_memory("default", added[0].memory.id)
+    moved = [_moved(each.memory) for each in added[:3]]
+    outcomes = await store.import_memories("default", moved, alias=str, restore=True)
+    assert [outcome.fate for outcome in outcomes] == ["new", "unchanged", "unchanged"]
     event.remove(engine, "before_cursor_execute", note)
 
     # Parts of an index, beside the tenant, one of which each step must use.
@@ -67,6 +71,11 @@ async def test_no_request_walks_through_a_tenant(store: SqlStore) -> None:
                     condition = step[step.index("(") :].replace("tenant_id=?", "")
                     assert any(part in condition for part in narrow), (step, sql)
                 assert "LIMIT" not in sql or "TEMP B-TREE" not in step, (step, sql)
+
+
+def _moved(memory: Memory) -> MovedMemory:
+    first = PastVersion(1, "ADD", memory.text, memory.created_at)
+    return MovedMemory(memory, (first,), np.zeros(4, dtype=np.float32))
 
 
 async def test_what_is_not_a_database_is_refused(database_url: str) -> None:

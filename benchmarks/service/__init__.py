@@ -1,0 +1,1 @@
+"""The memory service alone, beside mem0ai: adding, searching, recalling, forgetting, and memory."""
