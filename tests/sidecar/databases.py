@@ -96,7 +96,7 @@ class PostgresServer:
         return f"postgresql+psycopg://postgres@/{database}?host={self.folder}"
 
     def start(self) -> None:
-        """Start, or start again after `stop`."""
+        """Start, or start again after `stop`; from the main thread, with which it ends."""
         data = self.folder / "data"
         if not data.exists():
             flags = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "-U", "postgres"]

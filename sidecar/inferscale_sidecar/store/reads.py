@@ -134,7 +134,8 @@ class SqlReads:
             return ScopeChanges(seq, found, [*gone.all(), *kept.all()])
 
     async def scope_rows(self, tenant_id: str, scope: Scope, *, at: Moment) -> list[IndexRow]:
-        query = select_index_rows_at(at).where(in_scope(tenant_id, scope), was_found(at))
+        there = in_scope(tenant_id, scope) & was_found(at)
+        query = select_index_rows_at(at).where(there).order_by(memories.c.num)
         async with self._db.read() as conn:
             return [to_index_row_at(row, at) for row in await conn.execute(query)]
 
