@@ -22,7 +22,7 @@ def _tables(connection: Connection) -> set[str]:
     return set(inspect(connection).get_table_names()) - {"alembic_version"}
 
 
-def _differences(connection: Connection) -> list[Any]:
+def differences(connection: Connection) -> list[Any]:
     return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
 
@@ -31,7 +31,7 @@ async def test_up_gives_the_schema_of_the_code_and_down_leaves_nothing(database_
     async with database.write() as conn:
         await conn.run_sync(migrations.upgrade)
     async with database.read() as conn:
-        assert await conn.run_sync(_differences) == []
+        assert await conn.run_sync(differences) == []
         assert await conn.run_sync(_tables) == set(metadata.tables)
     async with database.write() as conn:
         await conn.run_sync(migrations.downgrade, "base")
@@ -115,7 +115,7 @@ async def test_expiry_goes_down_without_bringing_back_what_has_expired(store: Sq
         purged = (await conn.execute(text("SELECT key FROM purges"))).scalars()
         assert list(purged) == ["k2"]
         await conn.run_sync(migrations.upgrade)
-        assert await conn.run_sync(_differences) == []
+        assert await conn.run_sync(differences) == []
 
 
 async def test_handles_of_the_past_do_not_go_down(store: SqlStore) -> None:
@@ -136,4 +136,4 @@ async def test_handles_of_the_past_do_not_go_down(store: SqlStore) -> None:
         events = await conn.execute(text("SELECT DISTINCT event FROM memory_versions"))
         assert list(events.scalars()) == ["ADD"]
         await conn.run_sync(migrations.upgrade)
-        assert await conn.run_sync(_differences) == []
+        assert await conn.run_sync(differences) == []
