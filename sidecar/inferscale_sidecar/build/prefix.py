@@ -117,12 +117,12 @@ class PrefixWarmer:
                 cache_salt=salt,
                 priority=0,
             )
+            if self._ledger and block_ids and stored:
+                fingerprint = self._engine.fingerprint
+                await self._ledger.put_block_prefixes(fingerprint, block_ids, sorted(stored))
         except SidecarError as error:
             log.warning("prefix of %d tokens not built ahead: %s", len(ids), error)
             return
-        if self._ledger and block_ids and stored:
-            fingerprint = self._engine.fingerprint
-            await self._ledger.put_block_prefixes(fingerprint, block_ids, sorted(stored))
         self._known[name] = None
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)

@@ -7,6 +7,8 @@ from tests.sidecar.engine.fake_engine import FakeEngine
 
 from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
 from inferscale_sidecar.compose.keys import tenant_tag
+from inferscale_sidecar.core import PinnedBlock
+from inferscale_sidecar.errors import StoreUnavailable
 
 from .fake_store import TENANTS
 
@@ -49,6 +51,30 @@ async def test_what_is_forgotten_is_built_again():
         warmer.clear()
         await warmer.ensure(ACME, IDS)
     assert len(engine.builds) == 3
+
+
+class DownLedger:
+    """A database that does not answer at first."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def put_block_prefixes(self, fingerprint, block_ids, keys) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            raise StoreUnavailable("the database does not answer")
+
+
+async def test_what_cannot_be_written_down_is_not_known_and_fails_no_request():
+    engine, ledger = FakeEngine(), DownLedger()
+    pinned = [PinnedBlock("block-1", 1, "human", "x")]
+    async with engine.client() as client:
+        await client.status()
+        warmer = PrefixWarmer(client, ledger=ledger)
+        assert not await warmer.ensure(ACME, IDS, pinned=pinned)
+        assert await warmer.ensure(ACME, IDS, pinned=pinned)
+        assert await warmer.ensure(ACME, IDS, pinned=pinned)
+    assert (len(engine.builds), ledger.asked) == (2, 2)
 
 
 async def test_the_prefix_is_what_the_served_prompt_begins_with():
