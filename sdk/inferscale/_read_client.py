@@ -76,6 +76,7 @@ class ReadMethods:
         mode: SearchMode | None = None,
         diversity: float | None = None,
         recency_days: float | None = None,
+        rerank: bool | None = None,
         explain: bool | None = None,
         show_expired: bool = False,
         as_of: Time = None,
@@ -90,6 +91,7 @@ class ReadMethods:
             mode: "hybrid" (meaning and shared words, the default), "dense" or "keyword".
             diversity: 0 to 1; how much a hit loses for being like a better one.
             recency_days: prefer what is new; after so many days the bonus is half.
+            rerank: True to have the sidecar's reranker order the best (its setting rerank.model).
             explain: True to have each hit's `details` say what its score is made of.
             show_expired, as_of: as in `get_all`.
         """
@@ -103,6 +105,7 @@ class ReadMethods:
                 "mode": mode,
                 "diversity": diversity,
                 "recency_days": recency_days,
+                "rerank": rerank or None,
                 "explain": explain,
             },
             show_expired=show_expired,
@@ -124,6 +127,7 @@ class ReadMethods:
         mode: SearchMode | None = None,
         diversity: float | None = None,
         recency_days: float | None = None,
+        rerank: bool | None = None,
         max_tokens: int | None = None,
         as_of: Time = None,
         ttl_s: int | None = None,
@@ -143,7 +147,12 @@ class ReadMethods:
             k=k,
             threshold=threshold,
             filters=filters,
-            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
+            ranking={
+                "mode": mode,
+                "diversity": diversity,
+                "recency_days": recency_days,
+                "rerank": rerank or None,
+            },
             max_tokens=max_tokens,
             as_of=as_of,
             ttl_s=ttl_s,
@@ -201,6 +210,7 @@ class AsyncReadMethods:
         mode: SearchMode | None = None,
         diversity: float | None = None,
         recency_days: float | None = None,
+        rerank: bool | None = None,
         explain: bool | None = None,
         show_expired: bool = False,
         as_of: Time = None,
@@ -217,6 +227,7 @@ class AsyncReadMethods:
                 "mode": mode,
                 "diversity": diversity,
                 "recency_days": recency_days,
+                "rerank": rerank or None,
                 "explain": explain,
             },
             show_expired=show_expired,
@@ -238,6 +249,7 @@ class AsyncReadMethods:
         mode: SearchMode | None = None,
         diversity: float | None = None,
         recency_days: float | None = None,
+        rerank: bool | None = None,
         max_tokens: int | None = None,
         as_of: Time = None,
         ttl_s: int | None = None,
@@ -249,7 +261,12 @@ class AsyncReadMethods:
             k=k,
             threshold=threshold,
             filters=filters,
-            ranking={"mode": mode, "diversity": diversity, "recency_days": recency_days},
+            ranking={
+                "mode": mode,
+                "diversity": diversity,
+                "recency_days": recency_days,
+                "rerank": rerank or None,
+            },
             max_tokens=max_tokens,
             as_of=as_of,
             ttl_s=ttl_s,

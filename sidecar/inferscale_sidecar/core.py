@@ -124,11 +124,15 @@ class ScoreDetails:
 
 @dataclass(frozen=True)
 class Hit:
-    """A memory that a search found. `score` is at most 1, higher is closer."""
+    """A memory that a search found. `score` is at most 1, higher is closer.
+
+    `rerank_score` is there if a reranker has read it; it has a scale of its own.
+    """
 
     memory: Memory
     score: float
     details: ScoreDetails | None = None
+    rerank_score: float | None = None
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ OPERATIONS = (
     *("block_read", "block_write", "thread_read", "thread_write"),
 )
 OUTCOMES = ("ok", "invalid", "not_found", "conflict", "limited", "unsupported", "error")
-STAGES = ("embed", "search", "compose")
+STAGES = ("embed", "search", "rerank", "compose")
 AUTH_FAILURES = ("missing", "unknown", "forbidden")
 LIMITS = tuple(field.name for field in fields(Limits))
 MODES = ("injected", "partial", "text", "none")

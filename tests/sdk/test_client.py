@@ -206,7 +206,7 @@ async def test_builds_and_report(sidecar, memory):
         {"user_id": "a", "limit": 2, "top_k": 3},
         {"user_id": "a", "limit": -1},
         {"user_id": "a", "threshold": 2},
-        {"user_id": "a", "rerank": True},
+        {"user_id": "a", "reference_date": "2026-01-01"},
         {"user_id": "a", "filters": {"x": float("nan")}},
         {"user_id": "a", "filters": {"x": object()}},
     ],

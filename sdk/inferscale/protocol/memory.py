@@ -105,6 +105,8 @@ class ScoredMemory(Memory):
     score: float
     details: ScoreDetails | None = None
     """With `explain`."""
+    rerank_score: float | None = None
+    """With `rerank`: what the reranker gave it, on a scale of its own."""
 
 
 class AddedMemory(BaseModel):
@@ -180,6 +182,8 @@ class SearchRequest(Scope, Reading):
     """How much a hit loses for being like a better one: 0 not at all, 1 nothing else counts."""
     recency_days: float | None = Field(default=None, gt=0, le=36_500)
     """Prefer what is new: after so many days the bonus is half. None: age does not count."""
+    rerank: bool = False
+    """True: have the server's reranker order the best; goes with neither of the two above."""
     explain: bool = False
     """True: say what each score is made of."""
 
@@ -259,6 +263,8 @@ class RecallRequest(Scope, AsOf):
     """How much a hit loses for being like a better one: 0 not at all, 1 nothing else counts."""
     recency_days: float | None = Field(default=None, gt=0, le=36_500)
     """Prefer what is new: after so many days the bonus is half. None: age does not count."""
+    rerank: bool = False
+    """True: have the server's reranker order the best; goes with neither of the two above."""
     max_tokens: MaxTokens | None = None
     ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
 

@@ -75,8 +75,11 @@ def order(hits: Sequence[Hit], *, suffix_items: int) -> tuple[CompositionItem, .
     return tuple(_item(hit) for hit in (*ready, *waiting, *best))
 
 
-def _rank(hit: Hit) -> tuple[float, datetime, str]:
-    return (hit.score, hit.memory.created_at, hit.memory.id)
+def _rank(hit: Hit) -> tuple[bool, float, float, datetime, str]:
+    """What a reranker has looked at stands above what it has not."""
+    reranked = hit.rerank_score is not None
+    memory = hit.memory
+    return (reranked, hit.rerank_score or 0.0, hit.score, memory.created_at, memory.id)
 
 
 def _item(hit: Hit) -> CompositionItem:

@@ -77,6 +77,17 @@ class EmbedConfig(_Section):
     """Torch device of the embedder."""
 
 
+class RerankConfig(_Section):
+    """How the best hits are ordered again, if a request says `rerank`."""
+
+    model: str = ""
+    """A sentence-transformers cross-encoder: a folder or hub name. Unset: there is none."""
+    device: str = "cpu"
+    """Torch device of the reranker."""
+    candidates: int = Field(default=50, ge=1, le=1_000)
+    """So many of the best hits are read; the others keep their place behind them."""
+
+
 class EngineConfig(_Section):
     """The vLLM that serves, started by the sidecar or attached to."""
 
@@ -205,6 +216,7 @@ class Config(_Section):
     auth: AuthConfig = AuthConfig()
     store: StoreConfig = StoreConfig()
     embed: EmbedConfig = EmbedConfig()
+    rerank: RerankConfig = RerankConfig()
     engine: EngineConfig = EngineConfig()
     inject: InjectConfig = InjectConfig()
     extract: ExtractConfig = ExtractConfig()

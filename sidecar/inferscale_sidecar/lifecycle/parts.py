@@ -14,6 +14,7 @@ from inferscale_sidecar.extract.chat_model import ChatModel, EngineChatModel, Op
 from inferscale_sidecar.extract.judge import LlmJudge
 from inferscale_sidecar.lifecycle.builder import Builder, make_recorder
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.rerank import Reranker
 from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.chat import ChatService
 from inferscale_sidecar.service.documents import DocumentService
@@ -22,6 +23,7 @@ from inferscale_sidecar.service.memory_facts import FactWriter
 from inferscale_sidecar.service.quality_gate import QualityGate
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.reconcile import Reconciler
+from inferscale_sidecar.service.reranking import Reranking
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.sweep import Sweeper
 from inferscale_sidecar.service.tenant import TenantService
@@ -90,6 +92,8 @@ def make_services(
     engine: Engine,
     metrics: Metrics,
     builder: Builder | None,
+    *,
+    reranker: Reranker | None = None,
 ) -> Services:
     """The use cases over their ports."""
 
@@ -103,7 +107,8 @@ def make_services(
         return builder is None
 
     on_write = builder.queue.notify if builder else lambda: None
-    searcher = Searcher(store, embedder, metrics, fingerprint=fingerprint)
+    reranking = Reranking(reranker, config.rerank.candidates) if reranker else None
+    searcher = Searcher(store, embedder, metrics, fingerprint=fingerprint, reranking=reranking)
     facts = make_fact_writer(
         config,
         store,

@@ -25,6 +25,7 @@ from inferscale_sidecar.lifecycle.mcp import load_mcp, mcp_running
 from inferscale_sidecar.lifecycle.parts import make_services
 from inferscale_sidecar.lifecycle.watch import EngineWatch
 from inferscale_sidecar.metrics import Metrics
+from inferscale_sidecar.rerank import CrossEncoderReranker, Reranker
 from inferscale_sidecar.service.memory_facts import FactWriter
 from inferscale_sidecar.store import MemoryStore, SqlStore
 
@@ -89,12 +90,15 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
     with stage("memory"):
         store = await stack.enter_async_context(open_store(config))
         embedder = await stack.enter_async_context(open_embedder(config, store))
+        reranker = await stack.enter_async_context(open_reranker(config))
     path = model.path if model else await _attached_model(host)
     metrics = Metrics(__version__)
     builder = await asyncio.to_thread(
         make_builder, config, store, host.client, metrics, lambda: ChatTokenizer.load(path)
     )
-    services = make_services(config, store, embedder, host.client, metrics, builder)
+    services = make_services(
+        config, store, embedder, host.client, metrics, builder, reranker=reranker
+    )
     watch = EngineWatch(host, builder, metrics)
     await stack.enter_async_context(_building(builder))
     mcp = await asyncio.to_thread(load_mcp, config) if config.mcp.enabled else None
@@ -173,6 +177,20 @@ async def open_embedder(config: Config, store: MemoryStore) -> AsyncIterator[Emb
         yield embedder
     finally:
         await embedder.close()
+
+
+@asynccontextmanager
+async def open_reranker(config: Config) -> AsyncIterator[Reranker | None]:
+    """The reranker; None if none is set. Raises ConfigError if it cannot be loaded."""
+    if not config.rerank.model:
+        yield None
+        return
+    rerank = config.rerank
+    loaded = await asyncio.to_thread(CrossEncoderReranker.load, rerank.model, device=rerank.device)
+    try:
+        yield loaded
+    finally:
+        await loaded.close()
 
 
 @asynccontextmanager

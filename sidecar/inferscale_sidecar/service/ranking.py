@@ -13,6 +13,7 @@ import numpy as np
 
 from inferscale.protocol.memory import SearchMode
 from inferscale_sidecar.core import ScoreDetails
+from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.index.base import SCORE_DIGITS
 from inferscale_sidecar.store.records import Vector
 
@@ -29,11 +30,22 @@ class Ranking:
         mode: `hybrid`, `dense` (meaning only) or `keyword` (only what shares a word).
         diversity: 0 to 1; how much a hit loses for being like one before it.
         recency_days: after so many days the bonus for being new is half; None for no bonus.
+        rerank: order the best by a reranker, whose order neither variety nor newness changes.
     """
 
     mode: SearchMode = "hybrid"
     diversity: float = 0.0
     recency_days: float | None = None
+    rerank: bool = False
+
+    def check(self) -> None:
+        """Raises InvalidInput for what contradicts itself."""
+        if self.rerank and (self.diversity or self.recency_days is not None):
+            raise InvalidInput(
+                "rerank orders the hits by the reranker alone; leave out diversity and "
+                "recency_days, or rerank",
+                param="rerank",
+            )
 
 
 @dataclass(frozen=True)

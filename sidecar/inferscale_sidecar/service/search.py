@@ -11,10 +11,12 @@ from typing import Any
 
 from inferscale_sidecar.core import Hit, Moment, Scope, Tenant
 from inferscale_sidecar.embed import Embedder
+from inferscale_sidecar.errors import Unsupported
 from inferscale_sidecar.index import FaissFlatIndex, IndexFactory
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.filter import Predicate, compile_filter
 from inferscale_sidecar.service.ranking import Candidate, Ranking
+from inferscale_sidecar.service.reranking import Reranking
 from inferscale_sidecar.service.view import (
     DEFAULT_MAX_VECTORS,
     MemoryFields,
@@ -40,6 +42,7 @@ class Searcher:
         create_index: makes the index of a scope.
         max_vectors: most vectors held in memory, of all scopes together.
         clock: aware UTC time, for how old a memory is.
+        reranking: orders the best again if asked to; None if there is no reranker.
     """
 
     def __init__(
@@ -52,7 +55,9 @@ class Searcher:
         create_index: IndexFactory = FaissFlatIndex,
         max_vectors: int = DEFAULT_MAX_VECTORS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        reranking: Reranking | None = None,
     ) -> None:
+        self._reranking = reranking
         self._store = store
         self._embedder = embedder
         self._metrics = metrics
@@ -80,16 +85,34 @@ class Searcher:
         a moment other than the present is looked through afresh, which takes its time.
 
         Raises:
-            InvalidInput: a filter that makes no sense.
+            InvalidInput: a filter or ranking that makes no sense.
+            Unsupported: `rerank` without a reranker.
         """
+        reranking = self._reranking_for(ranking)
+        wanted = max(k, reranking.candidates) if reranking else k
         passes, at = compile_filter(filters), at or Moment(self._clock())
         if k == 0:
             return []
         with self._metrics.stage("embed"):
             vector = (await self._embedder.embed([query]))[0]
         with self._metrics.stage("search"):
-            hits = await self._find(tenant, scope, Query(query, vector), k, passes, ranking, at)
-        return [hit for hit in hits if threshold is None or hit.score >= threshold]
+            looked_for = Query(query, vector)
+            hits = await self._find(tenant, scope, looked_for, wanted, passes, ranking, at)
+        hits = [hit for hit in hits if threshold is None or hit.score >= threshold]
+        if reranking:
+            with self._metrics.stage("rerank"):
+                hits = await reranking.order(query, hits)
+        return hits[:k]
+
+    def _reranking_for(self, ranking: Ranking) -> Reranking | None:
+        ranking.check()
+        if ranking.rerank and self._reranking is None:
+            raise Unsupported(
+                "rerank needs a reranker, and this server has none; set rerank.model to a "
+                "cross-encoder, or leave rerank out",
+                param="rerank",
+            )
+        return self._reranking if ranking.rerank else None
 
     async def matching(
         self, tenant: Tenant, scope: Scope, passes: Predicate, at: Moment

@@ -23,6 +23,7 @@ from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.blocks import BlockService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
+from inferscale_sidecar.service.reranking import Reranking
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.service.threads import ThreadService
@@ -50,6 +51,17 @@ class HashEmbedder:
         return (total / np.linalg.norm(total)).astype(np.float32)
 
 
+class ByLength:
+    """A reranker for which longer texts answer better."""
+
+    name = "by length"
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        return [len(text) / 1_000 for text in texts]
+
+    async def close(self) -> None: ...
+
+
 class Sidecar:
     """The application, its loop, and how clients of both kinds get there."""
 
@@ -63,7 +75,10 @@ class Sidecar:
         self._store = SqlStore(sqlite_url(path))
         await self._store.start()
         embedder, metrics = HashEmbedder(), Metrics("test")
-        searcher = Searcher(self._store, embedder, metrics, create_index=FlatIndex)
+        reranking = Reranking(ByLength())
+        searcher = Searcher(
+            self._store, embedder, metrics, create_index=FlatIndex, reranking=reranking
+        )
         self.tenants = TenantService(self._store, metrics)
         memory = MemoryService(self._store, embedder, searcher, metrics)
         recall = RecallService(self._store, searcher, MemoryFrame(), metrics)

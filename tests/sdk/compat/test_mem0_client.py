@@ -158,7 +158,6 @@ NOT_HONOURED = [
     lambda c: c.add("x", user_id="alice", enable_graph=True),
     lambda c: c.add("x", user_id="alice", immutable=True),
     lambda c: c.add("x", user_id="alice", output_format="v1.0"),
-    lambda c: c.search("x", user_id="alice", keyword_search=True),
     lambda c: c.search("x", user_id="alice", categories=["food"]),
     lambda c: c.search("x", filters={"AND": [{"user_id": "alice"}, {"app_id": "a"}]}),
     lambda c: c.search("x", filters={"user_id": "alice", "categories": {"contains": "food"}}),

@@ -278,7 +278,9 @@ NOT_HONOURED = [
     lambda z: z.thread.message.update("m1", metadata={}),
     lambda z: z.graph.add(user_id="alice", type="json", data="{}"),
     lambda z: z.graph.search(user_id="alice", query="x", scope="nodes"),
-    lambda z: z.graph.search(user_id="alice", query="x", reranker="cross_encoder"),
+    lambda z: z.graph.search(user_id="alice", query="x", reranker="node_distance"),
+    lambda z: z.graph.search(user_id="alice", query="x", mmr_lambda=0.5),
+    lambda z: z.graph.get_context("g1", query="x", recency_bias=0.5),
     lambda z: z.graph.search(user_id="alice", query="x", search_filters={"edge_types": ["A"]}),
     lambda z: z.graph.search_nodes("g1", query="x"),
     lambda z: z.graph.create(graph_id="g1", description="places"),
@@ -287,6 +289,24 @@ NOT_HONOURED = [
     lambda z: z.batch.create(),
     lambda z: z.agent.skill.list("a"),
 ]
+
+
+async def test_rerankers_that_we_have(zep):
+    for fact in ("tea", "tea tea", "green tea and many words", "tea tea tea"):
+        await zep.graph.add(user_id="alice", data=fact)
+
+    async def found(**how):
+        result = await zep.graph.search(user_id="alice", query="tea", limit=4, **how)
+        return [edge.fact for edge in result.edges]
+
+    plain = await found()
+    assert await found(reranker="rrf") == plain
+    assert await found(reranker="mmr", mmr_lambda=1.0) == plain
+    varied = await found(reranker="mmr", mmr_lambda=0.1)
+    assert varied[0] == plain[0] and varied[1] == "green tea and many words"
+    assert (await found(reranker="cross_encoder"))[0] == "green tea and many words"
+    edges = await zep.graph.search_edges("user:alice", query="tea", reranker="cross_encoder")
+    assert edges.items[0].fact == "green tea and many words"
 
 
 async def test_what_cannot_be_honoured_is_refused_with_a_sentence(zep):

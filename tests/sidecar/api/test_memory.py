@@ -338,3 +338,11 @@ async def test_the_past_over_http(client: httpx.AsyncClient, world: Any) -> None
     for wrong in ({"as_of": "2026-01-01T00:00:00"}, {"show_expired": "true"}):
         answer = await client.get("/v1/memories", params=scope | wrong)
         assert answer.status_code == 400, answer.text
+
+
+async def test_rerank_without_a_model_is_not_offered(client: httpx.AsyncClient) -> None:
+    body = {"user_id": "alice", "query": "tea", "rerank": True}
+    for path in ("/v1/memories/search", "/v1/recall"):
+        answer = await client.post(path, json=body)
+        assert answer.status_code == 501, answer.text
+        assert answer.json()["error"]["param"] == "rerank"

@@ -15,7 +15,7 @@ _SIDECAR = {
     "embedder": "the sidecar embeds (its settings embed.*)",
     "llm": "the sidecar's own engine is the LLM",
     "graph_store": "there is no graph",
-    "reranker": "results come in the sidecar's order",
+    "reranker": "the sidecar reranks (its setting rerank.model)",
     "custom_instructions": "extraction is set up on the sidecar",
     "custom_fact_extraction_prompt": "extraction is set up on the sidecar",
     "custom_update_memory_prompt": "extraction is set up on the sidecar",

@@ -23,7 +23,7 @@ _ABSENT = {
     "entity_store": "there are no entities",
     "graph": "there is no graph",
     "db": "the sidecar keeps the history; use history(memory_id)",
-    "reranker": "results come in the sidecar's order",
+    "reranker": "the sidecar reranks; use search(…, rerank=True)",
 }
 
 

@@ -16,8 +16,9 @@ from inferscale.compat.mem0._scope import ID_NAMES, read_scope
 _DEFAULT_LIMIT = 10
 _PLATFORM_FIELDS = ("app_id", "categories", "keywords", "memory_ids", "feedback")
 
-# Formats and ways of working that are the only ones here.
-_HARMLESS = ("version", "async_mode", "output_format", "latest_only")
+# Formats and ways of working that are the only ones here, or what is done anyhow: a search is by
+# meaning and shared words.
+_HARMLESS = ("version", "async_mode", "output_format", "latest_only", "keyword_search")
 _REFUSED = {
     "app_id": "scopes are user_id, agent_id and run_id",
     "org_id": "the API key alone says whose memories these are",
@@ -31,7 +32,6 @@ _REFUSED = {
     "excludes": "extraction is set up on the sidecar, not per call",
     "structured_data_schema": "extraction is set up on the sidecar, not per call",
     "immutable": "memories can be changed; do not call update on this one",
-    "keyword_search": "how the sidecar searches is not chosen per call",
     "filter_memories": "use filters",
     "start_date": "use filters={'created_at': {'gte': …}}",
     "end_date": "use filters={'created_at': {'lte': …}}",

@@ -36,7 +36,12 @@ def item(record: MemoryRecord, **score: float | None) -> dict[str, Any]:
 
 def found(hits: Iterable[SearchHit], threshold: float | None = None) -> dict[str, Any]:
     """Result of `search`, with `score_details` if the hits say what their scores are made of."""
-    return {"results": [item(hit, score=hit.score) | _details(hit, threshold) for hit in hits]}
+    scored = [(hit, _reranked(hit) | _details(hit, threshold)) for hit in hits]
+    return {"results": [item(hit, score=hit.score) | more for hit, more in scored]}
+
+
+def _reranked(hit: SearchHit) -> dict[str, Any]:
+    return {} if hit.rerank_score is None else {"rerank_score": hit.rerank_score}
 
 
 def _details(hit: SearchHit, threshold: float | None) -> dict[str, Any]:

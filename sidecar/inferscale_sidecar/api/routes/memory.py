@@ -216,11 +216,18 @@ def _fields(memory: core.Memory) -> dict[str, Any]:
 
 def to_ranking(body: wire.SearchRequest | wire.RecallRequest) -> Ranking:
     """How a request wants its hits ranked."""
-    return Ranking(mode=body.mode, diversity=body.diversity, recency_days=body.recency_days)
+    return Ranking(
+        mode=body.mode,
+        diversity=body.diversity,
+        recency_days=body.recency_days,
+        rerank=body.rerank,
+    )
 
 
 def _scored(hit: core.Hit, *, explain: bool) -> wire.ScoredMemory:
     details = None
     if explain and hit.details is not None:
         details = wire.ScoreDetails(**asdict(hit.details))
-    return wire.ScoredMemory(**_fields(hit.memory), score=hit.score, details=details)
+    return wire.ScoredMemory(
+        **_fields(hit.memory), score=hit.score, details=details, rerank_score=hit.rerank_score
+    )
