@@ -28,8 +28,9 @@ from inferscale.protocol.transfer import MEDIA_TYPE
 from inferscale_sidecar.api.routes.health import ReadyState
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.config.schema import McpConfig
+from inferscale_sidecar.lifecycle.application import make_app
 from inferscale_sidecar.lifecycle.builder import make_builder
-from inferscale_sidecar.lifecycle.parts import Services, make_app, make_services
+from inferscale_sidecar.lifecycle.parts import Services, make_services
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
@@ -127,6 +128,16 @@ class Sidecar:
             return str((await self.client.post("/v1/recall", json=body)).json()["handle"])
         if name == "key_id":
             return str((await self.client.post("/v1/keys", json={"name": "k"})).json()["id"])
+        if name in ("thread_id", "message_id"):
+            thread = {"id": "thread-1", "user_id": "alice"}
+            await self.client.post("/v1/threads", json=thread)
+        if name == "thread_id":
+            return "thread-1"
+        if name == "message_id":
+            added = await self.client.post(
+                "/v1/threads/thread-1/messages", json={"messages": f"note {self.number}"}
+            )
+            return str(added.json()["messages"][0]["id"])
         if name == "block_id":
             block = {"user_id": "alice", "label": f"label-{self.number}", "value": "red red"}
             return str((await self.client.post("/v1/blocks", json=block)).json()["id"])
