@@ -124,6 +124,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             dtype=dtype,
             verify_writes=settings.verify_writes,
             rank=rank,
+            store_dtype=settings.kv_store_dtype,
         )
         result = selftest.run(layers, worker.capturer, dtype)
         self._state.note("self_test", {"passed": result.passed, "detail": result.detail})

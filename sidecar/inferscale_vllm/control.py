@@ -121,6 +121,7 @@ class ControlPlane:
             "max_model_len": config.model_config.max_model_len,
             **first.get_note("layout", {"num_layers": None, "kv_bytes_per_token": None}),
             "bank": asdict(banks[0].stats()) if banks else None,
+            "storage": first.get_note("storage:0"),
             "writer": summed(states, settings.num_ranks),
             "self_test": first.get_note("self_test", {"passed": None, "detail": "not run yet"}),
             "counters": first.get_note("counters", {"declined": {}}),

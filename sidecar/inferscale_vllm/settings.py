@@ -16,7 +16,15 @@ from inferscale_vllm.bank.identity import bank_id
 from inferscale_vllm.fingerprint import fingerprint
 
 DEFAULT_BANK_SIZE_BYTES = 8 * 2**30
-_KNOWN = {"bank_dir", "bank_size_bytes", "bank_tenant_share", "verify_writes"}
+_KNOWN = {
+    "bank_dir",
+    "bank_size_bytes",
+    "bank_tenant_share",
+    "kv_store_dtype",
+    "verify_writes",
+}
+STORE_DTYPES = ("auto", "bf16", "int8", "k8v4")
+"""What `kv_store_dtype` may be."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,7 @@ class Settings:
     engine_id: vLLM's own id of this engine; names its state.
     bank_size_bytes: size limit of each rank's bank.
     bank_tenant_share: most of it that one tenant may take, 0 to 1.
+    kv_store_dtype: how items are stored (`STORE_DTYPES`); bf16: in the model's dtype.
     num_ranks: worker ranks that must all hold an item before it is promised.
     verify_writes: read every injected token back and compare (tests and `doctor`).
     secret: shared with the sidecar; None: every operation is refused.
@@ -40,6 +49,7 @@ class Settings:
     verify_writes: bool
     secret: str | None
     bank_tenant_share: float = 1.0
+    kv_store_dtype: str = "bf16"
 
     @classmethod
     def of(cls, vllm_config: Any) -> "Settings":
@@ -63,6 +73,15 @@ class Settings:
         share = float(extra.get("bank_tenant_share", 1.0))
         if not 0 < share <= 1:
             raise ValueError(f"bank_tenant_share is {share}, it must be above 0 and at most 1")
+        store_dtype = str(extra.get("kv_store_dtype", "bf16"))
+        if store_dtype not in STORE_DTYPES:
+            hint = "int8 takes the same space with a quarter of the error; " * (
+                store_dtype == "fp8"
+            )
+            raise ValueError(
+                f"kv_store_dtype {store_dtype!r} is not offered; {hint}"
+                f"choose one of {', '.join(STORE_DTYPES)}"
+            )
         home = Path(os.environ.get("INFERSCALE_HOME", Path.home() / ".inferscale"))
         return cls(
             root=Path(extra.get("bank_dir", home / "bank")).expanduser(),
@@ -73,6 +92,7 @@ class Settings:
             verify_writes=bool(extra.get("verify_writes", False)),
             secret=os.environ.get(SECRET_ENV) or None,
             bank_tenant_share=share,
+            kv_store_dtype=store_dtype,
         )
 
     def bank_path(self, rank: int) -> Path:

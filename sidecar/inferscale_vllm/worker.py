@@ -9,20 +9,24 @@ failed.
 """
 
 import logging
+from functools import partial
+from typing import get_args
 
 import numpy as np
 import torch
 
 from inferscale_kernels.layout import ItemShape
 from inferscale_kernels.ops.inject import RotatedKV, prepare, rotate_items_into
+from inferscale_kernels.ops.quantize import FormatName
 from inferscale_kernels.rope import RopeTable
 from inferscale_vllm import cache_io
-from inferscale_vllm.bank import Bank, BankReader, ItemHeader, checksum
-from inferscale_vllm.capture import Captured, Capturer
+from inferscale_vllm.bank import Bank, BankReader
+from inferscale_vllm.capture import Capturer
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Load, StepMetadata
 from inferscale_vllm.packed import direct_fill
 from inferscale_vllm.state import EngineState
+from inferscale_vllm.storage import Storage
 from inferscale_vllm.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -36,9 +40,10 @@ class Worker:
         rope: their rotary geometry.
         bank: this rank's bank.
         state: where measurements go.
-        dtype: model dtype, the dtype of stored items.
+        dtype: model dtype, that of items which are not compressed.
         verify_writes: read every injected token back and note the largest difference.
         rank: of this worker among those of the engine.
+        store_dtype: how new items are stored (`settings.STORE_DTYPES`).
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Worker:
         dtype: torch.dtype,
         verify_writes: bool,
         rank: int = 0,
+        store_dtype: str = "bf16",
     ) -> None:
         self._layers = layers
         self._rope = rope
@@ -64,10 +70,21 @@ class Worker:
         self._is_loaded = True
         self._failed_block_ids: set[int] = set()
         self.capturer = Capturer(layers)
-        self.writer = Writer(bank, state, _packed, rank=rank)
+        self._storage = Storage(
+            bank,
+            rope,
+            layers.token_shape,
+            wanted=store_dtype,
+            tell=partial(state.note, f"storage:{rank}"),
+        )
+        self.writer = Writer(bank, state, self._storage.pack, rank=rank)
         num_layers, planes, heads, size = layers.token_shape
         self._widths = (size, size if planes == 2 else 0)
-        prepare(ItemShape(0, num_layers, heads, size, planes == 2), rope, dtype)
+        shape = ItemShape(0, num_layers, heads, size, planes == 2)
+        prepare(shape, rope, dtype)
+        if self._storage.may_compress:
+            for name in get_args(FormatName):
+                prepare(shape, rope, dtype, self._storage.sample_codec(name))
         self._fill_directly = direct_fill(layers, self.capturer.writers, rope, dtype)
 
     @property
@@ -111,17 +128,19 @@ class Worker:
         return not missing
 
     def _fill(self, loads: list[Load], reader: BankReader) -> None:
-        items, segments = self._pieces(loads, reader)
+        pieces = self._pieces(loads, reader)
         slots = [
             torch.from_numpy(np.concatenate([load.slots[g] for load in loads]))
             for g in range(len(loads[0].slots))
         ]
-        if self._fill_directly:
-            self._fill_directly(items, segments, torch.stack(slots))
-        if not self._fill_directly or self._verify_writes:
-            out = self._reserve(int(segments[:, 1].sum()))
-            rotate_items_into(items, segments, self._rope, out)
-            if not self._fill_directly:
+        direct = self._fill_directly if pieces.keys() == {"plain"} else None
+        if direct:
+            direct(*pieces["plain"], torch.stack(slots))
+        if not direct or self._verify_writes:
+            out = self._reserve(slots[0].numel())
+            for name, (items, segments) in pieces.items():
+                rotate_items_into(items, segments, self._rope, out, self._storage.codec(name))
+            if not direct:
                 self._write(out, slots)
             if self._verify_writes:
                 self._verify(loads, out, slots)
@@ -138,19 +157,19 @@ class Worker:
 
     def _pieces(
         self, loads: list[Load], reader: BankReader
-    ) -> tuple[list[memoryview], torch.Tensor]:
-        """Every piece's item, and the segments; their targets are in the order of the loads'
-        slots."""
-        rows: list[tuple[int, int, int, int]] = []
-        items: list[memoryview] = []
+    ) -> dict[str, tuple[list[memoryview], torch.Tensor]]:
+        """By how they are stored: every piece's item, and the segments; their targets are in the
+        order of the loads' slots."""
+        rows: dict[str, list[tuple[int, int, int, int]]] = {}
+        items: dict[str, list[memoryview]] = {}
         at = 0
         for piece in (piece for load in loads for piece in load.segments):
-            kv = reader.kv(piece.key)
+            kv, name = reader.kv(piece.key), reader.codec(piece.key)
             assert kv is not None
-            items.append(kv)
-            rows.append((piece.source, piece.num_tokens, piece.shift, at))
+            items.setdefault(name, []).append(kv)
+            rows.setdefault(name, []).append((piece.source, piece.num_tokens, piece.shift, at))
             at += piece.num_tokens
-        return items, torch.tensor(rows, dtype=torch.int64)
+        return {name: (items[name], torch.tensor(rows[name], dtype=torch.int64)) for name in items}
 
     def _write(self, out: RotatedKV, slots: list[torch.Tensor]) -> None:
         kept = [_kept(s) for s in slots]
@@ -205,17 +224,3 @@ def _held(
     """K, V and slots of one layer, without the rows that its group has let go of."""
     k, v = out.k[index], out.v[index]
     return (k, v, slots) if rows is None else (k[rows], v[rows], slots[rows])
-
-
-def _packed(item: Captured) -> tuple[ItemHeader, memoryview]:
-    kv = item.kv.view(torch.uint8).numpy().reshape(-1).data
-    header = ItemHeader(
-        num_tokens=len(item.token_ids),
-        position=item.position,
-        size_bytes=len(kv),
-        checksum=checksum(kv),
-        token_ids=item.token_ids,
-        tenant=item.tenant,
-        adapter=item.adapter,
-    )
-    return header, kv

@@ -113,6 +113,8 @@ class EngineConfig(_Section):
     """Most the bank may take on disk; accepts `8GiB`."""
     bank_tenant_share: float = Field(default=1, gt=0, le=1)
     """Most of the bank that one tenant may take; above it, its own oldest items make room."""
+    kv_store_dtype: Literal["auto", "bf16", "int8", "k8v4"] = "bf16"
+    """How the bank stores KV. bf16: in the model's dtype, exact; int8: half; k8v4: two fifths."""
     cpu_kv_space_gib: int = Field(default=2, ge=1)
     """KV cache of a vLLM on CPU (`VLLM_CPU_KVCACHE_SPACE`)."""
     start_timeout_s: Seconds = 900

@@ -121,6 +121,7 @@ def _kv_transfer(config: Config) -> dict[str, object]:
         "kv_connector_extra_config": {
             "bank_dir": str(config.bank_dir),
             "bank_size_bytes": config.engine.bank_size_bytes,
+            "kv_store_dtype": config.engine.kv_store_dtype,
             "bank_tenant_share": config.engine.bank_tenant_share,
         },
     }

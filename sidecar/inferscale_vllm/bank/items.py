@@ -22,6 +22,7 @@ _PAGE_HEAD, _NODE_BYTES = 16, 56
 _MAGIC = b"ISK2"
 _HEADER = struct.Struct("<4sIIIqqQ8sB7s")
 # magic, num_tokens, position, kv bytes, retired ns, written ns, checksum, tenant, codec, adapter
+_CODEC_AT = struct.calcsize("<4sIIIqqQ8s")
 _COUNT = struct.Struct("<qq")
 
 
@@ -81,6 +82,11 @@ class ItemHeader:
         ids = np.frombuffer(value, np.int32, offset=_HEADER.size).copy()
         name = CODECS[codec]
         return cls(tokens, position, size, checksum, ids, tenant, name, written, retired, adapter)
+
+    @staticmethod
+    def codec_of(value: bytes | memoryview) -> str:
+        """How the KV of a record's item is stored, without reading the rest."""
+        return CODECS[value[_CODEC_AT]]
 
     def retired(self, now_ns: int) -> "ItemHeader":
         """The same item, out of service."""

@@ -252,8 +252,7 @@ class BankReader:
     def codec(self, key: str) -> str:
         """How that KV is stored."""
         value = self._txn.get(bytes.fromhex(key), db=self._tables["headers"])
-        header = None if value is None else ItemHeader.unpack(value)
-        return "plain" if header is None else header.codec
+        return "plain" if value is None else ItemHeader.codec_of(value)
 
 
 _open_banks: dict[Path, Bank] = {}

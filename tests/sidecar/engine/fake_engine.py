@@ -49,6 +49,7 @@ class FakeEngine:
         self.writes_late = False
         self.is_full = False
         self.evicted = self.hits = 0
+        self.storage = {"format": "plain"}
         self.now_building = self.most_building = 0
         self.app = Starlette(
             routes=[
@@ -120,6 +121,7 @@ class FakeEngine:
             "injection": {"enabled": self.enabled, "reason": None},
             "block_size": 16,
             "max_model_len": 2048,
+            "storage": self.storage,
             "bank": {
                 "items": len(self.bank),
                 "used_bytes": 100 * len(self.bank),

@@ -51,6 +51,13 @@ async def test_a_difference_within_the_backends_own_spread_passes():
     assert (result.error, result.spread) == (0.125, 0.25)
 
 
+@pytest.mark.parametrize(("stored", "passes"), [("plain", False), ("int8", True)])
+async def test_compressed_items_may_move_logits_a_little(stored: str, passes: bool):
+    engine = LogitsEngine(native=0.0, injected=0.04)
+    engine.storage = {"format": stored}
+    assert (await run(engine)).passed is passes
+
+
 async def test_other_logits_switch_injection_off_and_say_by_how_much():
     engine = LogitsEngine(native=0.001, injected=0.3)
     result = await run(engine)

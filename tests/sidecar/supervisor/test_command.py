@@ -37,6 +37,7 @@ def test_the_connector_is_loaded_by_its_module(tmp_path: Path) -> None:
     assert transfer["kv_connector_extra_config"] == {
         "bank_dir": str(tmp_path / "bank"),
         "bank_size_bytes": 2**30,
+        "kv_store_dtype": "bf16",
         "bank_tenant_share": 1,
     }
 

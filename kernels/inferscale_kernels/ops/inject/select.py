@@ -16,7 +16,7 @@ from torch import Tensor
 from inferscale_kernels.caches import CacheTable
 from inferscale_kernels.layout import ItemShape
 from inferscale_kernels.ops.inject import reference
-from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, empty_kv
+from inferscale_kernels.ops.inject.contract import Buffer, RotatedKV, empty_kv, empty_of
 from inferscale_kernels.ops.quantize.reference import ItemCodec
 from inferscale_kernels.rope import RopeTable
 from inferscale_kernels.segments import segment_table, target_tokens
@@ -89,10 +89,20 @@ def inject(
     triton_codes.inject_codes(staging, segments, slots, rope, caches, codec)
 
 
-def prepare(shape: ItemShape, rope: RopeTable, dtype: torch.dtype) -> None:
-    """Compile the CPU loop for a model now (under a second), not in its first request."""
+def prepare(
+    shape: ItemShape, rope: RopeTable, dtype: torch.dtype, codec: ItemCodec | None = None
+) -> None:
+    """Compile the CPU loop for a model now (under a second), not in its first request.
+
+    With a codec, the loop that reads its format; its scales may be any.
+    """
+    segment = segment_table([(0, 1, 1, 0)])
+    if codec is not None:
+        staging = torch.zeros(1, codec.token_bytes, dtype=torch.uint8)
+        rotate_into(staging, segment, rope, empty_of(codec.shape, 1, dtype), codec)
+        return
     tail = (2, shape.heads, shape.head_dim) if shape.has_values else (1, shape.head_dim)
-    rotate(torch.zeros(1, shape.layers, *tail, dtype=dtype), segment_table([(0, 1, 1, 0)]), rope)
+    rotate(torch.zeros(1, shape.layers, *tail, dtype=dtype), segment, rope)
 
 
 def _compiled(out: RotatedKV) -> bool:
