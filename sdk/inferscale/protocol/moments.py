@@ -1,10 +1,16 @@
 """Time in memory requests: how long a memory lives, and which moment is read."""
 
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Self
 
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
 MAX_TTL_S = 100 * 366 * 86_400
+
+
+def end_of_day(day: date) -> datetime:
+    """Midnight after a day, in UTC: when what Mem0 dates with that day expires."""
+    return datetime.combine(day + timedelta(days=1), time.min, UTC)
 
 
 class Lifetime(BaseModel):

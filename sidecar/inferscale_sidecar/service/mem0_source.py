@@ -3,14 +3,15 @@
 Owns the translation. Mem0's raw messages, entities and deleted memories are left behind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from inferscale.protocol import transfer as wire
+from inferscale.protocol.moments import end_of_day
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.foreign.mem0_history import Mem0History, Mem0Reader
 from inferscale_sidecar.foreign.points import Point, Points
@@ -18,6 +19,7 @@ from inferscale_sidecar.service.transfer_file import Entry
 from inferscale_sidecar.service.transfer_lines import reasons, to_moved
 
 _IDS = ("user_id", "agent_id", "run_id", "role", "actor_id")
+_END = "expiration_date"
 _OWN = frozenset({*_IDS, "data", "hash", "created_at", "updated_at", "text_lemmatized"})
 
 
@@ -55,11 +57,14 @@ class Mem0Source:
         changed = self._time(payload.get("updated_at")) or made
         text = payload.get("data")
         versions = self._versions(point, past, text, made, changed)
+        end = _end(payload)
+        own = _OWN if end is None else _OWN | {_END}
         line = {
             "id": point.id,
             "memory": text,
             "version": len(versions),
-            "metadata": {k: v for k, v in payload.items() if k not in _OWN} or None,
+            "metadata": {k: v for k, v in payload.items() if k not in own} or None,
+            "expires_at": end,
             "created_at": made,
             "updated_at": changed,
             "versions": versions,
@@ -102,3 +107,11 @@ class Mem0Source:
         except (TypeError, ValueError):
             return None
         return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _end(payload: Mapping[str, Any]) -> datetime | None:
+    """When Mem0 would stop showing it; what is no date there is metadata."""
+    try:
+        return end_of_day(date.fromisoformat(payload[_END]))
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -5,6 +5,7 @@ import pickle
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +189,25 @@ def test_a_pgvector_table_is_read(backend: Any, database_url: str) -> None:
 def test_pgvector_says_that_nobody_answers() -> None:
     with pytest.raises(ConfigError, match="cannot read the table"):
         list(open_points("postgresql://u:p@127.0.0.1:9/db", "mem0"))
+
+
+async def test_an_expiration_date_ends_with_its_day_and_what_is_over_stays_away(
+    place: Place,
+) -> None:
+    made = {"created_at": "2025-01-01T00:00:00+00:00", "user_id": "alice"}
+    points = [
+        Point("a", {"data": "later", "expiration_date": "2100-01-31", **made}),
+        Point("b", {"data": "over", "expiration_date": "2025-01-31", **made}),
+        Point("c", {"data": "ever", "expiration_date": "soon", **made}),
+    ]
+    report = await place.transfer.import_from(
+        place.tenant, Mem0Source(points), ImportOptions(keep_ids=True)
+    )
+    assert (report.memories, report.deleted) == (2, 1)
+    found = {memory.text: memory for memory in await place.all(Scope("alice"))}
+    assert found["later"].expires_at == datetime(2100, 2, 1, tzinfo=UTC)
+    assert found["later"].metadata is None
+    assert (found["ever"].expires_at, found["ever"].metadata) == (
+        None,
+        {"expiration_date": "soon"},
+    )
