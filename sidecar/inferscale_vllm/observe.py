@@ -69,7 +69,7 @@ def observe(model: torch.nn.Module, layers: AttentionLayers, vllm_config: Any) -
         UnsupportedModel: the model did not run, or a layer was not called exactly once.
     """
     config = vllm_config.model_config
-    last = int(config.max_model_len) - 1
+    last = min([int(config.max_model_len), *_table_rows(model)]) - 1
     positions = (*(p for p in POSITIONS if p < last), last)
     tokens = (config.get_vocab_size() // 3, config.get_vocab_size() // 2)
     noted: list[list[torch.Tensor]] = [[] for _ in layers.modules]
@@ -89,6 +89,12 @@ def observe(model: torch.nn.Module, layers: AttentionLayers, vllm_config: Any) -
             raise UnsupportedModel(f"{name} was called {len(keys)} times in one forward pass")
     shape = (len(positions), len(tokens), layers.num_kv_heads, layers.head_size)
     return Observed(positions, torch.stack([keys[0].view(shape) for keys in noted]))
+
+
+def _table_rows(model: torch.nn.Module) -> list[int]:
+    """Positions that the model's own rotary tables cover: beyond them a GPU would fault."""
+    tables = (getattr(module, "cos_sin_cache", None) for module in model.modules())
+    return [len(table) for table in tables if isinstance(table, torch.Tensor)]
 
 
 @contextmanager

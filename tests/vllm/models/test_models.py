@@ -1,4 +1,4 @@
-"""The promises of injection for many architectures, on real vLLM with tiny random models.
+"""What docs/models.md says is supported, on real vLLM with tiny random models.
 
 Some run with all tests; `make test-models` runs every one.
 """
@@ -16,8 +16,8 @@ from .zoo import MODELS
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
-ALWAYS = ("llama",)
-"""With scaled RoPE."""
+ALWAYS = ("llama", "gemma3", "gpt-neox", "deepseek")
+"""RoPE scaling; window groups and two bases; transformers' code and partial rotary; MLA."""
 ROOT = Path(__file__).parents[3]
 
 
