@@ -174,7 +174,8 @@ def save(name: str, folder: Path) -> None:
 
     tiny = MODELS[name]
     config_class: Callable[..., Any] = getattr(transformers, tiny.kind + "Config")
-    config = config_class(**tiny.config, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = config_class(**tiny.config, tie_word_embeddings=False, **special)
     torch.manual_seed(7)
     kind = tiny.kind.removesuffix("Text")
     model = getattr(transformers, kind + "ForCausalLM")(config).to(torch.bfloat16)
