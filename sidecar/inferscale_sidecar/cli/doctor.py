@@ -5,6 +5,7 @@ from collections.abc import Callable
 from inferscale_sidecar.cli.checks import Check, check_installation
 from inferscale_sidecar.cli.live_checks import check_quality, check_running
 from inferscale_sidecar.cli.output import FAILED, OK, Output
+from inferscale_sidecar.cli.store_check import check_store
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.errors import ConfigError
 
@@ -42,7 +43,8 @@ def _all(
         what, _, remedy = error.message.partition("; ")
         return [Check("IS001", "fail", f"settings: {what}", remedy)]
     source = Check("IS001", "ok", f"settings are valid (home {config.home})")
-    checks = [source, *check_installation(config), *check_running(config, url, api_key)]
+    checks = [source, *check_installation(config), check_store(config)]
+    checks += check_running(config, url, api_key)
     return [*checks, check_quality(config, url, api_key)] if quality else checks
 
 

@@ -15,12 +15,13 @@ from typing import Any
 from inferscale_sidecar.compose.keys import cache_salt
 from inferscale_sidecar.core import Memory, Scope, Tenant
 from inferscale_sidecar.embed import Embedder
-from inferscale_sidecar.errors import NotFound, QuotaExceeded
+from inferscale_sidecar.errors import NotFound, QuotaExceeded, StoreUnavailable
 from inferscale_sidecar.extract import Extracted, ExtractionFailed, Extractor, Turn
+from inferscale_sidecar.service.fact_draft import fact_draft
 from inferscale_sidecar.service.message import Note, draft_of
 from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.store import MemoryStore
-from inferscale_sidecar.store.records import Added, Draft, Extraction, FactDraft, IdempotencyKey
+from inferscale_sidecar.store.records import Added, Draft, Extraction, IdempotencyKey
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +110,11 @@ class FactWriter:
         while True:
             self._wake.clear()
             limit = MAX_AT_ONCE + len(self._busy)
-            pending = await self._store.pending_extractions(limit=limit)
+            try:
+                pending = await self._store.pending_extractions(limit=limit)
+            except StoreUnavailable:  # what is pending is in there, and still is when it is back
+                await asyncio.sleep(_RECOVERY_S)
+                continue
             waiting = [names for names in pending if names[1] not in self._busy][:MAX_AT_ONCE]
             if not waiting:
                 await self._wake.wait()
@@ -183,7 +188,7 @@ class FactWriter:
     ) -> Additions:
         vectors = await self._embedder.embed([fact.text for fact in found.facts])
         facts = [
-            _fact_draft(fact.text, vector, fact.sources, job)
+            fact_draft(fact.text, vector, fact.sources, job)
             for fact, vector in zip(found.facts, vectors, strict=True)
         ]
         facts = await self._reconciler.reconcile(tenant, job.scope, facts)
@@ -228,17 +233,6 @@ class FactWriter:
         texts = list(dict.fromkeys(note.text for note in notes))
         vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True))
         return [draft_of(note, vectors[note.text]) for note in notes]
-
-
-def _fact_draft(text: str, vector: Any, sources: tuple[int, ...], job: Extraction) -> FactDraft:
-    """A fact keeps speaker and time of its messages, where they agree, and lives as long."""
-    turns = [turn for at in sources if (turn := job.turns[at])]
-    speakers = {(turn.role, turn.actor_id) for turn in turns}
-    role, actor_id = speakers.pop() if len(speakers) == 1 else (None, None)
-    said_at = max((turn.said_at for turn in turns if turn.said_at), default=None)
-    ends = {turn.expires_at for turn in turns}
-    expires_at = None if None in ends else max(filter(None, ends), default=None)
-    return FactDraft(Draft(text, vector, role, actor_id, said_at, expires_at), sources)
 
 
 def _unique(job: Extraction) -> list[Memory]:

@@ -56,4 +56,4 @@ def parse_address(url: str) -> URL:
 
 def shown(url: URL) -> str:
     """The address without password and options."""
-    return url.set(query={}, password=None).render_as_string()
+    return url.set(query={}).render_as_string(hide_password=True)

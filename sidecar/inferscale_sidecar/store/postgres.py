@@ -82,3 +82,23 @@ async def lock_schema(conn: AsyncConnection) -> None:
     """Until the transaction ends no other sidecar migrates; a migration may take its time."""
     await conn.execute(text("SET LOCAL statement_timeout = 0"))
     await conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+
+
+async def examine(conn: AsyncConnection, pool_size: int) -> tuple[str, list[tuple[str, str]]]:
+    """The server's version, and what an operator should know: pairs of a doubt and its remedy."""
+    query = text("SELECT name, setting FROM pg_settings")
+    settings = {row.name: row.setting for row in await conn.execute(query)}
+    is_new = await conn.scalar(text("SELECT to_regclass('alembic_version') IS NULL"))
+    may = text("SELECT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)")
+    room = int(settings["max_connections"]) - int(settings["superuser_reserved_connections"])
+    doubts = []
+    if not await conn.scalar(may):
+        what = "has no tables and this user may not make any" if is_new else "cannot be migrated"
+        doubts.append((what, "GRANT USAGE, CREATE ON SCHEMA public to the user of store.url"))
+    for name in ("fsync", "full_page_writes", "synchronous_commit"):
+        if settings[name] == "off":
+            doubts.append((f"{name} is off: a power cut loses memories", f"set {name} = on"))
+    if pool_size > room:
+        what = f"allows {room} connections, store.pool_size is {pool_size}"
+        doubts.append((what, "lower store.pool_size or raise max_connections"))
+    return settings["server_version"].partition(" ")[0], doubts

@@ -280,3 +280,24 @@ async def test_concurrent_identical_additions_become_one_fact(facts: Facts) -> N
     done = await asyncio.gather(*(facts.add("I like tea") for _ in range(8)))
     assert len({a.memory.id for each in done for a in each.results}) == 1
     assert await facts.found() == {"fact: I like tea"}
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+async def test_the_background_outlives_an_outage_of_the_database(
+    facts: Facts, backend: Any
+) -> None:
+    pending = await facts.add("I moved to Oslo", wait=False)
+    assert pending.extraction is not None
+    await asyncio.to_thread(backend.stop)
+    worker = asyncio.create_task(facts.writer.run())
+    try:
+        await asyncio.sleep(0.2)
+        assert not worker.done()
+    finally:
+        backend.start()
+    async with asyncio.timeout(30):
+        while await facts.world.store.pending_extractions(limit=1):
+            await asyncio.sleep(0.05)
+    worker.cancel()
+    shown = await facts.memory.extraction(facts.tenant, pending.extraction.id)
+    assert [added.status for added in shown.results] == ["extracted"]

@@ -1,6 +1,7 @@
 """`/health`, `/ready`, `/metrics`, `/version`: for orchestrators; no key, no tenant's data."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter
@@ -9,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from inferscale._version import __version__
+from inferscale_sidecar.errors import StoreUnavailable
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.recall import RecallService
 
@@ -46,7 +48,8 @@ def create_health_router(
 
     @router.get("/metrics", response_class=Response)
     async def scrape(request: Request) -> Response:
-        metrics.handles_active.set(await recall.count_handles())
+        with suppress(StoreUnavailable):  # then the last number stands
+            metrics.handles_active.set(await recall.count_handles())
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), headers={"content-type": content_type})
 
