@@ -72,7 +72,11 @@ test: check ## check, then every test (ARGS='-m "not engine"' for the quick ones
 	@$(OFFLINE) $(BIN)/python -m pytest -q --hypothesis-profile=ci $(ARGS)
 
 test-integrations: setup ## tests of the integrations, each framework in an environment of its own
-	@integrations/run_tests.sh $(ARGS)
+	@home=$$(mktemp -d) && trap 'rm -rf "$$home"' EXIT && \
+	$(OFFLINE) $(BIN)/inferscale-sidecar run --model demo --set server.log_level=warning \
+	  --set store.url=sqlite+aiosqlite:///$$home/memory.db --set engine.bank_dir=$$home/bank \
+	  --set 'engine.args=--enable-auto-tool-choice --tool-call-parser hermes' \
+	  -- integrations/run_tests.sh $(ARGS)
 
 test-models: setup ## every supported kind of model through real vLLM, tiny and random (5 minutes)
 	@$(OFFLINE) $(BIN)/python -m pytest -q -m models tests/vllm/models $(ARGS)

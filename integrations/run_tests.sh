@@ -4,10 +4,18 @@
 #
 #   integrations/run_tests.sh                      every framework
 #   integrations/run_tests.sh langchain            one
-#   integrations/run_tests.sh langchain -m engine  with arguments for pytest
+#   integrations/run_tests.sh langchain -k store   with arguments for pytest
+#
+# `make test-integrations` does the same beside one sidecar with a real vLLM and the demo model, for
+# the tests marked `engine`, which are skipped otherwise.
 #
 # PYTHON: the interpreter to make environments with. VENVS: where they are kept.
 set -euo pipefail
+
+# Under `inferscale-sidecar run` (make test-integrations) there is a sidecar with a real engine. Only
+# the tests that are meant for it may find it.
+export INFERSCALE_REAL_SIDECAR=${INFERSCALE_REAL_SIDECAR:-${INFERSCALE_BASE_URL:-}}
+unset INFERSCALE_BASE_URL
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 venvs=${VENVS:-$root/.cache/integrations}

@@ -1,0 +1,155 @@
+"""LangChain on a real vLLM: two turns of a conversation, and LangChain's suite for chat models."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip(
+    "langchain_tests", reason="LangChain is not installed: integrations/run_tests.sh"
+)
+
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_tests.integration_tests import ChatModelIntegrationTests
+from langgraph.checkpoint.memory import InMemorySaver
+
+from inferscale import Memory
+from inferscale_langchain import ChatInferScale, InferScaleMiddleware
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+KNOWN = [
+    "I work as a nurse in the night shift",
+    "I take the tram to the hospital",
+    "My brother lives in Lisbon",
+    "I am learning the cello",
+    "I do not eat mushrooms",
+    "My flat is on the third floor",
+]
+ASKED = "What is my cat called?"
+
+
+@pytest.fixture
+def real_memory(real: Any) -> Iterator[Memory]:
+    with Memory(real.url) as memory:
+        yield memory
+
+
+@pytest.fixture
+def model(real: Any) -> ChatInferScale:
+    return ChatInferScale(
+        base_url=real.url, temperature=0, max_tokens=24, include_response_headers=True
+    )
+
+
+@pytest.fixture
+def user() -> str:
+    return f"user-{uuid.uuid4().hex}"
+
+
+async def last_message(agent: Any, mode: str, text: str, user: str, **config: Any) -> Any:
+    """The answer to one turn, called in one of four modes."""
+    given: Any = {"messages": [HumanMessage(text)]}
+    options: Any = {"context": {"user_id": user}, "config": {"configurable": config}}
+    if mode == "invoke":
+        return agent.invoke(given, **options)["messages"][-1]
+    if mode == "ainvoke":
+        return (await agent.ainvoke(given, **options))["messages"][-1]
+    if mode == "stream":
+        chunks = [c for c, _ in agent.stream(given, stream_mode="messages", **options)]
+    else:
+        stream = agent.astream(given, stream_mode="messages", **options)
+        chunks = [chunk async for chunk, _ in stream]
+    answer, *more = [chunk for chunk in chunks if isinstance(chunk, AIMessage)]
+    return sum(more, start=answer)
+
+
+def told(memory: Memory, user: str, cat: str) -> None:
+    """What a user has told, with its KV."""
+    facts = [{"role": "user", "content": fact} for fact in KNOWN]
+    memory.add(facts, user_id=user)
+    memory.add(f"My cat is called {cat}", user_id=user)
+    memory.wait_until_ready(180, builds=True)
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+async def test_the_second_turn_is_answered_from_injected_memory(
+    real_memory: Memory, model: ChatInferScale, user: str, mode: str
+) -> None:
+    real_memory.add([{"role": "user", "content": fact} for fact in KNOWN], user_id=user)
+    agent = create_agent(model, middleware=[InferScaleMiddleware(real_memory)])
+    await last_message(agent, mode, "My cat is called Biscuit", user)
+    real_memory.wait_until_ready(180, builds=True)
+    stranger = await last_message(agent, mode, ASKED, f"{user}-other")
+    answer = await last_message(agent, mode, ASKED, user)
+    request_id = answer.response_metadata["headers"]["x-inferscale-request-id"]
+    report = real_memory.report(request_id)
+    assert "Biscuit" in answer.text
+    assert "Biscuit" not in stranger.text
+    assert report.items == len(KNOWN) + 1
+    assert report.mode == "injected", report
+    assert report.tokens is not None
+    assert report.tokens.injected > report.tokens.prefilled
+
+
+async def test_users_in_one_process_never_mix(
+    real_memory: Memory, model: ChatInferScale, user: str
+) -> None:
+    cats = {f"{user}-1": "Biscuit", f"{user}-2": "Pepper", f"{user}-3": "Ziggy"}
+    for name, cat in cats.items():
+        told(real_memory, name, cat)
+    agent = create_agent(model, middleware=[InferScaleMiddleware(real_memory, remember="nothing")])
+    asked = [name for _ in range(2) for name in cats]
+    answers = await asyncio.gather(*(last_message(agent, "ainvoke", ASKED, u) for u in asked))
+    for name, answer in zip(asked, answers, strict=True):
+        assert {cat for cat in cats.values() if cat in answer.text} == {cats[name]}
+
+
+async def test_no_memory_text_gets_into_a_checkpoint(
+    real_memory: Memory, model: ChatInferScale, user: str
+) -> None:
+    told(real_memory, user, "Biscuit")
+    saver = InMemorySaver()
+    agent = create_agent(model, middleware=[InferScaleMiddleware(real_memory)], checkpointer=saver)
+    answer = await last_message(agent, "ainvoke", ASKED, user, thread_id="t1")
+    assert "Biscuit" in answer.text
+    saved = repr([(c.checkpoint, c.metadata, c.pending_writes) for c in saver.list(None)])
+    assert "mh_" in saved  # the handle is what is kept
+    assert "Memory of earlier conversations" not in saved
+    assert not [fact for fact in KNOWN if fact in saved]
+
+
+class TestChatModel(ChatModelIntegrationTests):
+    """LangChain's suite, against our own sidecar with memory in every request.
+
+    What the demo model cannot do is left out; docs/langchain.md says what and why.
+    """
+
+    @pytest.fixture(autouse=True)
+    def _address(self, request: pytest.FixtureRequest, real: Any) -> None:
+        request.instance.url = real.url
+
+    @property
+    def chat_model_class(self) -> type[BaseChatModel]:
+        return ChatInferScale
+
+    @property
+    def chat_model_params(self) -> dict[str, Any]:
+        return {
+            "base_url": self.url,
+            "max_tokens": 64,
+            "temperature": 0,
+            "memory": {"user_id": "suite"},
+        }
+
+    @property
+    def has_tool_calling(self) -> bool:
+        return False  # 135M parameters, not trained for it; the suite checks the arguments
+
+    @property
+    def has_structured_output(self) -> bool:
+        return False  # the suite asks for it through calls of tools
