@@ -1,10 +1,9 @@
 """Mem0's expiration dates over our times: a date means the end of that day in UTC."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from inferscale import InvalidArgumentError
-from inferscale.protocol.moments import end_of_day
 
 UNSET: Any = object()
 """An argument that was not given, where None means something."""
@@ -30,7 +29,7 @@ def expires_at(expiration_date: Any) -> datetime | None:
             )
         return value
     if isinstance(value, date):
-        return end_of_day(value)
+        return datetime.combine(value + timedelta(days=1), time.min, UTC)
     if value is None:
         return None
     raise InvalidArgumentError(
