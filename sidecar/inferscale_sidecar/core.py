@@ -46,6 +46,13 @@ class Scope:
     agent_id: str | None = None
     run_id: str | None = None
 
+    def covers(self, other: "Scope") -> bool:
+        """True if every id given here is the other's."""
+        pairs = ((self.user_id, other.user_id), (self.agent_id, other.agent_id))
+        return all(
+            mine is None or mine == its for mine, its in (*pairs, (self.run_id, other.run_id))
+        )
+
     @property
     def parts(self) -> "list[Scope]":
         """Every scope that is made of some of the given ids, this one included."""

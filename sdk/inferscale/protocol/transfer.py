@@ -1,14 +1,21 @@
 """Lines of an export (`GET /v1/export`, `POST /v1/import`): JSON, one object a line.
 
 First a header, then memories in the order in which they were made, then links between them, then
-the end, without which a file is known to be cut off. Everything that can be made again is left out:
-keys, handles, KV, and embeddings unless they are asked for.
+pinned blocks, then the end, without which a file is known to be cut off. Everything that can be
+made again is left out: keys, handles, KV, and embeddings unless they are asked for.
 """
 
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
 
+from inferscale.protocol.blocks import (
+    DEFAULT_BLOCK_LIMIT,
+    BlockLimit,
+    BlockValue,
+    Description,
+    Label,
+)
 from inferscale.protocol.memory import Scope, Wire
 from inferscale.protocol.values import MAX_ID_CHARS, MemoryKind, Text
 
@@ -69,15 +76,45 @@ class LinkLine(Wire):
     target_id: MemoryId
 
 
+class BlockVersionLine(Wire):
+    """One thing that happened to a block, and what it was from then on."""
+
+    version: int = Field(ge=1, le=2**31 - 1)
+    event: Literal["ADD", "UPDATE"]
+    label: Label
+    value: BlockValue
+    description: Description | None = None
+    created_at: AwareDatetime
+
+
+class BlockLine(Wire):
+    """A pinned block with its history, and the scopes that it is attached to."""
+
+    type: Literal["block"] = "block"
+    id: MemoryId
+    label: Label
+    value: BlockValue
+    version: int = Field(default=1, ge=1, le=2**31 - 1)
+    limit: BlockLimit = DEFAULT_BLOCK_LIMIT
+    description: Description | None = None
+    read_only: bool = False
+    metadata: dict[str, Any] | None = None
+    scopes: list[Scope] = Field(default=[])
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    versions: list[BlockVersionLine] = Field(min_length=1)
+
+
 class End(Wire):
     """The last line, with how many of each there were."""
 
     type: Literal["end"] = "end"
     memories: int
     links: int
+    blocks: int = 0
 
 
-Line = Header | MemoryLine | LinkLine | End
+Line = Header | MemoryLine | LinkLine | BlockLine | End
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
 """Reads one line."""
 
@@ -85,10 +122,11 @@ LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type"
 class ImportResponse(BaseModel):
     """What an import did; after a dry run, what it would do.
 
-    `memories` are new here; `unchanged` were here already; `differing` are here with other contents
-    and stay as they are; `duplicates` have a text that their scope holds under another id;
-    `deleted` were deleted here and stay so unless `restore` was asked for, or have expired;
-    `invalid` could not be stored and were left out, which must be asked for with `skip_invalid`.
+    `memories` and `blocks` are new here. Of both: `unchanged` were here already; `differing` are
+    here with other contents and stay as they are; `duplicates` have a text that their scope holds
+    under another id, or a label; `deleted` were deleted here and stay so unless `restore` was asked
+    for, or have expired; `invalid` could not be stored and were left out, which must be asked for
+    with `skip_invalid`. `links` are new ones between memories.
     """
 
     memories: int = 0
@@ -98,4 +136,5 @@ class ImportResponse(BaseModel):
     deleted: int = 0
     invalid: int = 0
     links: int = 0
+    blocks: int = 0
     dry_run: bool = False

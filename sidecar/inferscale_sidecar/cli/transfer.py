@@ -17,8 +17,9 @@ from inferscale_sidecar.core import Scope, Tenant
 from inferscale_sidecar.errors import ConfigError, InvalidInput, NotFound
 from inferscale_sidecar.lifecycle.serve import open_embedder, open_store
 from inferscale_sidecar.service.message import need_scope
-from inferscale_sidecar.service.transfer import ImportOptions, TransferService
+from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.service.transfer_file import ExportFile, Source
+from inferscale_sidecar.service.transfer_import import ImportOptions
 from inferscale_sidecar.store import MemoryStore
 
 STANDARD = "-"

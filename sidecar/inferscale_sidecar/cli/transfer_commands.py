@@ -79,7 +79,7 @@ def import_command(
     or of a PostgreSQL database with pgvector.
     """
     from inferscale_sidecar.cli.transfer import Origin, import_memories, opened
-    from inferscale_sidecar.service.transfer import ImportOptions
+    from inferscale_sidecar.service.transfer_import import ImportOptions
 
     options = ImportOptions(
         restore=restore,

@@ -1,28 +1,33 @@
 """An export as a file: line after line, each with its number, or with what is wrong with it.
 
-Owns the order of the lines: header, memories, links, end. Reads nothing twice into memory.
+Owns the order of the lines: header, memories, links, blocks, end. Reads nothing twice into memory.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple, Protocol
 
 from inferscale.protocol import transfer as wire
 from inferscale_sidecar.errors import InvalidInput
+from inferscale_sidecar.service.transfer_blocks import to_block
 from inferscale_sidecar.service.transfer_lines import read_line, to_link, to_moved
-from inferscale_sidecar.store.transfer_port import Link, MovedMemory
+from inferscale_sidecar.store.transfer_port import Link, MovedBlock, MovedMemory
 
 MAX_LINE_BYTES = 64 * 2**20
+
+
+Imported = MovedMemory | Link | MovedBlock
 
 
 class Entry(NamedTuple):
     """One thing to import, or why it cannot be. `place` is for people, e.g. `line 12`."""
 
     place: str
-    what: MovedMemory | Link | InvalidInput
+    what: Imported | InvalidInput
 
 
 class Source(Protocol):
-    """What can be imported: first all memories, then all links. It is read twice.
+    """What can be imported: all memories before any link. It is read twice.
 
     `tenant_id` is where the memories come from, "" for another product; `embedder` what their
     vectors come from.
@@ -53,8 +58,8 @@ class ExportFile:
 
     def __iter__(self) -> Iterator[Entry]:
         self._file.seek(0)
-        counts = {wire.MemoryLine: 0, wire.LinkLine: 0}
-        number, ended = 0, False
+        counts = Counter[type]()
+        number, ended, complete = 0, False, True
         while line := self._file.readline(MAX_LINE_BYTES):
             number += 1
             if number == 1 or not line.strip():
@@ -65,13 +70,12 @@ class ExportFile:
                 _check_order(read, ended, links=counts[wire.LinkLine])
                 if isinstance(read, wire.End):
                     ended = True
-                    _check_counts(read, counts[wire.MemoryLine], counts[wire.LinkLine])
+                    _check_counts(read, counts if complete else None)
                     continue
                 counts[type(read)] += 1
-                yield Entry(
-                    place, to_moved(read) if isinstance(read, wire.MemoryLine) else to_link(read)
-                )
+                yield Entry(place, _read(read))
             except InvalidInput as error:
+                complete = False
                 yield Entry(place, error)
         if not ended:
             yield Entry(f"after line {number}", InvalidInput("the end is missing: it was cut off"))
@@ -94,7 +98,13 @@ class ExportFile:
         return header
 
 
-def _whole(line: bytes) -> wire.MemoryLine | wire.LinkLine | wire.End:
+def _read(line: wire.MemoryLine | wire.LinkLine | wire.BlockLine) -> Imported:
+    if isinstance(line, wire.MemoryLine):
+        return to_moved(line)
+    return to_link(line) if isinstance(line, wire.LinkLine) else to_block(line)
+
+
+def _whole(line: bytes) -> wire.MemoryLine | wire.LinkLine | wire.BlockLine | wire.End:
     if not line.endswith(b"\n") and len(line) >= MAX_LINE_BYTES:
         raise InvalidInput(f"the line is longer than {MAX_LINE_BYTES} bytes")
     read = read_line(line)
@@ -110,9 +120,13 @@ def _check_order(read: wire.Line, ended: bool, *, links: int) -> None:
         raise InvalidInput("a memory after the links: all memories come first")
 
 
-def _check_counts(end: wire.End, memories: int, links: int) -> None:
-    if (end.memories, end.links) != (memories, links):
+def _check_counts(end: wire.End, counts: Mapping[type, int] | None) -> None:
+    """`counts` of the lines by kind; None if some were not valid, for they were not counted."""
+    if counts is None:
+        return
+    found = (counts[wire.MemoryLine], counts[wire.LinkLine], counts[wire.BlockLine])
+    if (end.memories, end.links, end.blocks) != found:
         raise InvalidInput(
-            f"the end counts {end.memories} memories and {end.links} links, but there are "
-            f"{memories} and {links}: lines are missing or not valid"
+            f"the end counts {end.memories} memories, {end.links} links and {end.blocks} blocks, "
+            f"but there are {', '.join(map(str, found))}: lines are missing"
         )

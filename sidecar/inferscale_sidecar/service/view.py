@@ -136,7 +136,7 @@ class ScopeView:
             return None
         rows: Iterable[IndexRow] = self._rows.values()
         if narrower:
-            rows = [row for row in rows if _covers(scope, row.scope)]
+            rows = [row for row in rows if scope.covers(row.scope)]
         return [row.num for row in rows if passes is None or passes(MemoryFields(row))]
 
 
@@ -192,16 +192,6 @@ async def fill(view: ScopeView, changes: ScopeChanges) -> None:
         await asyncio.to_thread(view.apply, changes)
     else:
         view.apply(changes)
-
-
-def _covers(scope: Scope, other: Scope) -> bool:
-    """True if every id that `scope` gives is the other's."""
-    pairs = (
-        (scope.user_id, other.user_id),
-        (scope.agent_id, other.agent_id),
-        (scope.run_id, other.run_id),
-    )
-    return all(wanted is None or wanted == has for wanted, has in pairs)
 
 
 class MemoryFields:

@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Limits, Memory, Moment
-from inferscale_sidecar.store import arrival_checks, arrival_links, expiry, quota
+from inferscale_sidecar.store import arrival_checks, arrival_links, block_arrivals, expiry, quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import (
     batched,
@@ -25,7 +25,7 @@ from inferscale_sidecar.store.rows import (
     vector_blob,
 )
 from inferscale_sidecar.store.schema import embeddings, memories, memory_versions
-from inferscale_sidecar.store.transfer_port import Fate, Link, MovedMemory, Outcome
+from inferscale_sidecar.store.transfer_port import Fate, Link, MovedBlock, MovedMemory, Outcome
 
 
 class SqlArrivals:
@@ -68,6 +68,27 @@ class SqlArrivals:
                 room = quota.room(conn, tenant_id, user, self._limits, texts=texts)
                 await stack.enter_async_context(room)
             yield
+
+    async def import_blocks(
+        self,
+        tenant_id: str,
+        incoming: Sequence[MovedBlock],
+        *,
+        alias: Callable[[str], str],
+        restore: bool = False,
+        dry_run: bool = False,
+    ) -> list[Outcome]:
+        how = (tenant_id, incoming, alias, restore)
+        if dry_run:
+            async with self._db.read() as conn:
+                return await block_arrivals.judge(conn, *how)
+        async with self._db.write() as conn:
+            await next_seq(conn, tenant_id)
+            outcomes = await block_arrivals.judge(conn, *how)
+            pairs = zip(outcomes, incoming, strict=True)
+            new = [(o.memory_id, each) for o, each in pairs if o.fate == "new"]
+            await block_arrivals.insert_new(conn, tenant_id, new)
+        return outcomes
 
     async def import_links(self, tenant_id: str, links: Sequence[Link]) -> int:
         number = 0

@@ -9,12 +9,14 @@ from sqlalchemy import ColumnElement, Row, Select, literal, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Moment, Scope
+from inferscale_sidecar.store import block_arrivals
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import BATCH, in_scope, is_there, to_memory, to_vector
 from inferscale_sidecar.store.schema import embeddings, memories, memory_sources, memory_versions
 from inferscale_sidecar.store.transfer_port import (
     Link,
     LinkKind,
+    MovedBlock,
     MovedMemory,
     PastVersion,
     Snapshot,
@@ -35,15 +37,19 @@ class SqlSnapshots:
         its = memories.c.tenant_id == tenant_id if scope is None else in_scope(tenant_id, scope)
         its &= is_there(Moment(self._clock()))
         async with self._db.read() as conn:
-            yield SqlSnapshot(conn, its)
+            yield SqlSnapshot(conn, its, tenant_id, scope)
 
 
 class SqlSnapshot:
     """Implements `Snapshot` on an open read transaction; `its` is a condition on `memories`."""
 
-    def __init__(self, conn: AsyncConnection, its: ColumnElement[bool]) -> None:
+    def __init__(
+        self, conn: AsyncConnection, its: ColumnElement[bool], tenant_id: str, scope: Scope | None
+    ) -> None:
         self._conn = conn
         self._its = its
+        self._tenant_id = tenant_id
+        self._scope = scope
 
     async def memories(self, *, with_vectors: bool = False) -> AsyncIterator[list[MovedMemory]]:
         query: Select[Any] = select(*memories.c, literal("queued").label("kv_state"))
@@ -63,7 +69,7 @@ class SqlSnapshot:
 
     async def _versions(self, ids: Sequence[str]) -> dict[str, list[PastVersion]]:
         query = select(memory_versions).where(
-            memory_versions.c.memory_id.in_(ids), memory_versions.c.event != "DELETE"
+            memory_versions.c.memory_id.in_(ids), memory_versions.c.event.in_(list(_ORDER))
         )
         found: dict[str, list[PastVersion]] = {each: [] for each in ids}
         for row in await self._conn.execute(query):
@@ -72,6 +78,9 @@ class SqlSnapshot:
         for versions in found.values():
             versions.sort(key=lambda past: (past.version, _ORDER[past.event]))
         return found
+
+    def blocks(self) -> AsyncIterator[list[MovedBlock]]:
+        return block_arrivals.read_out(self._conn, self._tenant_id, self._scope)
 
     async def links(self) -> AsyncIterator[list[Link]]:
         replaced = select(memories.c.num, literal(0), memories.c.id, memories.c.superseded_by)

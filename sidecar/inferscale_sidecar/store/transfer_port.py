@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from inferscale_sidecar.core import Memory, Scope
+from inferscale_sidecar.core import Block, Memory, Scope
+from inferscale_sidecar.store.block_port import BlockEvent
 from inferscale_sidecar.store.records import Event, Vector
 
 LinkKind = Literal["source", "superseded_by"]
@@ -34,6 +35,14 @@ class MovedMemory:
 
 
 @dataclass(frozen=True)
+class MovedBlock:
+    """A pinned block on its way out or in, with what happened to it."""
+
+    block: Block
+    versions: tuple[BlockEvent, ...]
+
+
+@dataclass(frozen=True)
 class Link:
     """`source`: the memory comes from the target; `superseded_by`: the target made it untrue."""
 
@@ -55,6 +64,9 @@ class Snapshot(Protocol):
 
     def memories(self, *, with_vectors: bool = False) -> AsyncIterator[list[MovedMemory]]:
         """All of them with their histories, in creation order, in batches."""
+
+    def blocks(self) -> AsyncIterator[list[MovedBlock]]:
+        """The pinned blocks attached to it; of a whole tenant also those that are not attached."""
 
     def links(self) -> AsyncIterator[list[Link]]:
         """All links of these memories, in batches, in the order of the memories."""
@@ -93,6 +105,17 @@ class TransferPort(Protocol):
             ValueError: a new memory without a vector.
             TooLarge, QuotaExceeded: more than the tenant may have.
         """
+
+    async def import_blocks(
+        self,
+        tenant_id: str,
+        incoming: Sequence[MovedBlock],
+        *,
+        alias: Callable[[str], str],
+        restore: bool = False,
+        dry_run: bool = False,
+    ) -> list[Outcome]:
+        """The same for pinned blocks. One with a label that a scope of it has is a duplicate."""
 
     async def import_links(self, tenant_id: str, links: Sequence[Link]) -> int:
         """Store links between memories of the tenant; returns how many were new.

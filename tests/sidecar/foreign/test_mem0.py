@@ -21,7 +21,7 @@ from inferscale_sidecar.foreign.points import Point, open_points
 from inferscale_sidecar.foreign.qdrant_server import QdrantServerPoints
 from inferscale_sidecar.foreign.unpickle import read_pickle
 from inferscale_sidecar.service.mem0_source import Mem0Source
-from inferscale_sidecar.service.transfer import ImportOptions
+from inferscale_sidecar.service.transfer_import import ImportOptions
 
 STORES = Path(__file__).parent / "mem0"
 RELEASES = ("1.0.11", "2.2.1")

@@ -14,7 +14,7 @@ from tests.sidecar.databases import Backend
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import InvalidInput, QuotaExceeded
 
-from .transfer_world import SCOPES, Place, Step, extract, opened, play, steps
+from .transfer_world import SCOPES, Place, Step, extract, opened, pin, play, steps
 
 ALICE = Scope("alice")
 pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
@@ -51,8 +51,8 @@ def test_what_goes_out_comes_in_and_goes_out_the_same(backend: Backend, script: 
                     assert report.memories == content.count(b'{"type":"memory"')
                     assert await two.export(vectors=vectors) == content
                     again = await two.take(content)
-                    assert again.memories == again.links == again.differing == 0
-                    assert again.unchanged == report.memories
+                    assert again.memories == again.links == again.blocks == again.differing == 0
+                    assert again.unchanged == report.memories + report.blocks
                     assert await two.export(vectors=vectors) == content
 
     asyncio.run(check())
@@ -190,6 +190,39 @@ async def test_ids_can_be_kept_in_a_tenant_of_another_database(here: Place, ther
     other = there.at(await there.store.create_tenant("other"))
     await other.take(await here.export(), keep_ids=True)
     assert [memory.id for memory in await other.all(ALICE)] == [added[0].memory.id]
+
+
+async def test_blocks_come_along_with_their_scopes_and_histories(here: Place, there: Place) -> None:
+    await pin(here, ALICE, "human", "Alice")
+    await pin(here, ALICE, "human", "Alice, from Lyon")
+    await pin(here, Scope(agent_id="guide"), "persona", "A guide")
+    await there.take(await here.export(ALICE))
+    pinned = await there.store.pinned_blocks(there.tenant.id, Scope("alice", "guide"))
+    assert [(block.label, block.value) for block in pinned] == [("human", "Alice, from Lyon")]
+    events = await there.store.block_history(there.tenant.id, pinned[0].id)
+    assert events == await here.store.block_history(here.tenant.id, pinned[0].id)
+    content = await here.export()
+    report = await there.take(content)
+    assert (report.blocks, report.unchanged) == (1, 1)
+    assert await there.export() == content
+
+
+async def test_a_block_meets_what_is_here_as_a_memory_does(here: Place, there: Place) -> None:
+    await pin(here, ALICE, "human", "theirs")
+    content = await here.export()
+    await pin(there, ALICE, "human", "ours")
+    report = await there.take(content)
+    assert (report.blocks, report.duplicates) == (0, 1)
+    other = here.at(await here.store.create_tenant("other"))
+    assert (await other.take(content, keep_ids=True)).blocks == 1
+    assert (await other.take(content, keep_ids=True)).unchanged == 1
+    mine = (await here.store.list_blocks(here.tenant.id, limit=9)).blocks[0]
+    copied = (await other.store.list_blocks(other.tenant.id, limit=9)).blocks[0]
+    assert (mine.value, mine.id != copied.id) == (copied.value, True)
+    await here.store.delete_block(here.tenant.id, mine.id)
+    assert (await here.take(content)).deleted == 1
+    assert (await here.take(content, restore=True)).blocks == 1
+    await here.store.delete_block(here.tenant.id, mine.id)
 
 
 async def test_an_import_stops_at_the_tenants_limits(here: Place, there: Place) -> None:

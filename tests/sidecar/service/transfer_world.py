@@ -4,7 +4,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,9 +17,11 @@ from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.search import Searcher
-from inferscale_sidecar.service.transfer import ImportOptions, TransferService
+from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.service.transfer_file import ExportFile
+from inferscale_sidecar.service.transfer_import import ImportOptions
 from inferscale_sidecar.store import SqlStore
+from inferscale_sidecar.store.block_port import BlockDraft
 from inferscale_sidecar.store.records import Draft, FactDraft, Target
 
 from .fakes import HashEmbedder
@@ -93,7 +95,7 @@ metadata = st.one_of(
 )
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("add", "add", "add", "update", "delete", "extract")),
+        st.sampled_from(("add", "add", "add", "update", "delete", "extract", "block")),
         st.integers(0, 50),
         st.sampled_from(SCOPES),
         st.sampled_from(TEXTS),
@@ -111,6 +113,8 @@ async def play(place: Place, script: Sequence[Step]) -> None:
         if action == "add":
             message = Message(role="user", content=text, name="Ann")
             await place.memory.add(place.tenant, scope, message, metadata=fields, infer=False)
+        elif action == "block":
+            await pin(place, scope, f"label{pick % 3}", text)
         elif action == "extract":
             await extract(place, scope, text, there[:1])
         elif there and action == "delete":
@@ -119,6 +123,17 @@ async def play(place: Place, script: Sequence[Step]) -> None:
             chosen = there[pick % len(there)].id
             await place.memory.update(place.tenant, chosen, text=f"{text} {pick}", metadata=fields)
         await asyncio.sleep(0)
+
+
+async def pin(place: Place, scope: Scope, label: str, value: str) -> None:
+    """A block, or another value for the one that the scope has under this label."""
+    blocks = await place.store.list_blocks(place.tenant.id, scope, label=label, limit=10)
+    for block in blocks.blocks:
+        await place.store.edit_block(
+            place.tenant.id, block.id, lambda old: replace(old, value=value, version=old.version)
+        )
+    if not blocks.blocks:
+        await place.store.create_block(place.tenant.id, BlockDraft(label, value, 100), scope)
 
 
 async def extract(place: Place, scope: Scope, text: str, replaced: Sequence[Memory]) -> None:

@@ -17,8 +17,9 @@ from inferscale_sidecar.api.auth import admin_tenant
 from inferscale_sidecar.api.routes.memory import to_scope
 from inferscale_sidecar.core import Scope, Tenant
 from inferscale_sidecar.errors import TooLarge
-from inferscale_sidecar.service.transfer import ImportOptions, TransferService
+from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.service.transfer_file import ExportFile
+from inferscale_sidecar.service.transfer_import import ImportOptions
 
 Admin = Annotated[Tenant, Depends(admin_tenant)]
 
