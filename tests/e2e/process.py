@@ -35,6 +35,7 @@ class SidecarProcess:
         usual = {k: v for k, v in os.environ.items() if not k.startswith("INFERSCALE_")}
         self._env = {**usual, "INFERSCALE_HOME": str(home), SECRET_ENV: SECRET}
         self._env |= {"HF_HUB_OFFLINE": "1", "INFERSCALE_ENGINE_CPU_KV_SPACE_GIB": "1"}
+        self._env |= {"INFERSCALE_EXTRACT_MAX_TOKENS": "320"}  # the demo model never ends by itself
         self._process: subprocess.Popen[bytes] | None = None
         self.url = self.engine_url = self.model = ""
 

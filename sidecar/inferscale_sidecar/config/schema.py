@@ -174,7 +174,7 @@ class ExtractConfig(_Section):
     timeout_s: Seconds = 120
     """How long one answer of `extract.url` may take."""
     max_tokens: int = Field(default=1_024, ge=64)
-    """Most that one answer may have; what is cut off counts as failed."""
+    """Most that one answer may have; if that is too few, fewer messages are asked about at once."""
     contradictions: Literal["llm", "rules"] = "llm"
     """How facts that a new one makes untrue are found; rules see plain negations only."""
 

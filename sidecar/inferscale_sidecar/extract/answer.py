@@ -17,6 +17,18 @@ _LIST_NAMES = ("facts", "memory", "memories", "results")
 _TEXT_NAMES = ("text", "fact", "memory", "content")
 
 
+class CutOff(ExtractionFailed):
+    """The answer ends in the middle of its JSON. `claims` are those that are whole."""
+
+    def __init__(self, answer: str, claims: "list[Claim]") -> None:
+        super().__init__(
+            f"the extraction model's answer is cut off after {len(answer)} characters; raise "
+            "extract.max_tokens",
+            code="extraction_unusable",
+        )
+        self.claims = claims
+
+
 @dataclass(frozen=True)
 class Claim:
     """What a model says: a sentence, and where it has it from, unchecked."""
@@ -29,8 +41,12 @@ def read_claims(answer: str) -> list[Claim]:
     """The claims in an answer.
 
     Raises:
-        ExtractionFailed: the answer is cut off, or is not the JSON that was asked for.
+        CutOff: the answer ends too early.
+        ExtractionFailed: it is not the JSON that was asked for.
     """
+    text = _THINKING.sub("", answer)
+    if _ends_inside(text):
+        raise CutOff(answer, _whole_claims(text))
     found = read_json(answer)
     if isinstance(found, dict):
         found = next((found[name] for name in _LIST_NAMES if name in found), None)
@@ -57,6 +73,38 @@ def _json_values(text: str) -> Iterator[Any]:
         except ValueError:
             continue
         return
+
+
+def _ends_inside(text: str) -> bool:
+    """True if a bracket or a string that JSON opens first is never closed."""
+    first = re.search(r"[\[{]", text)
+    depth, quoted, escaped = 0, False, False
+    for char in text[first.start() :] if first else "":
+        if quoted:
+            quoted = escaped or char != '"'
+            escaped = char == "\\" and not escaped
+        elif char == '"':
+            quoted = True
+        else:
+            depth += (char in "[{") - (char in "]}")
+            if depth == 0:
+                return False
+    return depth > 0
+
+
+def _whole_claims(text: str) -> list[Claim]:
+    """The claims of an answer that is cut off, without the one that it breaks off in."""
+    decoder, claims = json.JSONDecoder(), []
+    at = min(text.find(bracket) for bracket in "[{" if bracket in text)
+    while (at := text.find("{", at + 1)) >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except ValueError:
+            continue
+        at = end - 1
+        if (claim := _claim(value)) is not None:
+            claims.append(claim)
+    return claims
 
 
 def _claim(value: Any) -> Claim | None:

@@ -1,10 +1,10 @@
 """Extraction by an LLM, in calls of bounded size, its answers checked against the messages."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 
 from inferscale.protocol.memory import check_text
-from inferscale_sidecar.extract.answer import Claim, read_claims
+from inferscale_sidecar.extract.answer import Claim, CutOff, read_claims
 from inferscale_sidecar.extract.base import Extracted, ExtractionFailed, Fact, Turn
 from inferscale_sidecar.extract.chat_model import ChatModel
 from inferscale_sidecar.extract.ground import is_supported
@@ -13,6 +13,9 @@ from inferscale_sidecar.extract.prompt import request_body
 
 MAX_CALL_CHARS = 6_000
 MAX_CALL_TURNS = 24
+MAX_HALVINGS = 2
+"""How often the messages of a call are halved if the answer is cut off."""
+
 _ROLES = ("user", "assistant", None)
 
 Numbered = tuple[int, Turn]
@@ -39,11 +42,9 @@ class LlmExtractor:
         facts: dict[str, Fact] = {}
         num_claims = dropped = 0
         for call in _calls(said):
-            body = request_body(call, now=now, max_tokens=self._max_tokens)
-            claims = read_claims(await self._model.complete(body, salt=salt))
-            num_claims += len(claims)
-            for claim in claims:
-                fact = _checked(claim, call, now)
+            async for claim, among in self._ask(call, now, salt):
+                num_claims += 1
+                fact = _checked(claim, among, now)
                 dropped += fact is None
                 if fact is not None:
                     facts.setdefault(fact.text, fact)
@@ -54,6 +55,29 @@ class LlmExtractor:
             )
         found = sorted(facts.values(), key=lambda fact: fact.sources[0])
         return Extracted(tuple(found), dropped)
+
+    async def _ask(
+        self, call: Sequence[Numbered], now: datetime, salt: str, *, halvings: int = MAX_HALVINGS
+    ) -> AsyncIterator[tuple[Claim, Sequence[Numbered]]]:
+        """Claims with the messages that they were made of.
+
+        Where the answer has no room for all of them, the messages are asked about in halves; in the
+        end whole sentences count, without the one that the answer breaks off in.
+        """
+        body = request_body(call, now=now, max_tokens=self._max_tokens)
+        try:
+            claims = read_claims(await self._model.complete(body, salt=salt))
+        except CutOff as error:
+            if len(call) > 1 and halvings:
+                for half in (call[: len(call) // 2], call[len(call) // 2 :]):
+                    async for found in self._ask(half, now, salt, halvings=halvings - 1):
+                        yield found
+                return
+            if not error.claims:
+                raise
+            claims = error.claims
+        for claim in claims:
+            yield claim, call
 
     async def close(self) -> None:
         await self._model.close()

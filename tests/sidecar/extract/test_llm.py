@@ -69,6 +69,39 @@ async def test_injected_memory_is_not_extracted_again() -> None:
     assert (await LlmExtractor(model).extract([Turn(cut, "user")], now=NOW)).facts == ()
 
 
+LONG = _answer(("The user likes tea.", [0]), ("The user lives in Oslo.", [1]))
+
+
+async def test_messages_whose_answer_is_cut_off_are_asked_about_in_halves() -> None:
+    halves = [_answer(("The user likes tea.", [0])), _answer(("The user lives in Oslo.", [1]))]
+    model = Scripted(LONG[:-20], *halves)
+    turns = [Turn("I like tea", "user"), Turn("I live in Oslo", "user")]
+    found = await LlmExtractor(model).extract(turns, now=NOW)
+    assert [(fact.text, fact.sources) for fact in found.facts] == [
+        ("The user likes tea.", (0,)),
+        ("The user lives in Oslo.", (1,)),
+    ]
+    asked = [body["messages"][1]["content"] for body in model.asked]
+    assert ["tea" in each for each in asked] == [True, True, False]
+    assert ["Oslo" in each for each in asked] == [True, False, True]
+
+
+async def test_of_an_answer_that_is_always_cut_off_whole_sentences_count() -> None:
+    for end in (20, 1, 5, 40):  # in the middle of a list, an object, a number, a string
+        model = Scripted(LONG[:-end])
+        turns = [Turn(f"I like tea {n}", "user") for n in range(16)]
+        found = await LlmExtractor(model).extract(turns, now=NOW)
+        assert found.facts[0].text == "The user likes tea."
+        assert len(model.asked) == 7, "the whole, two halves, four quarters"
+
+
+@pytest.mark.parametrize("answer", ['{"facts": [{"text": "The us', '{"facts": [', "{"])
+async def test_an_answer_that_breaks_off_in_its_first_sentence_is_a_failure(answer: str) -> None:
+    with pytest.raises(ExtractionFailed, match=r"cut off.*extract\.max_tokens") as caught:
+        await _extract(answer, "I like tea")
+    assert caught.value.code == "extraction_unusable"
+
+
 async def test_what_no_message_supports_is_dropped_and_counted() -> None:
     answer = _answer(
         ("The user likes tea.", [0]),
