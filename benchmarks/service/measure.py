@@ -68,6 +68,7 @@ class _Run:
     def rows(self) -> Iterator[Row]:
         yield from self._rss(0)
         self._fill([(MEASURED, self._texts(MEASURED_MEMORIES))])
+        yield from self._large()
         there = MEASURED_MEMORIES
         for size in self._plan.sizes:
             self._fill_others(size - there)
@@ -75,9 +76,9 @@ class _Run:
             note(f"{size} memories in the tenant")
             yield from self._ops(size, MEASURED, ("add", "search", "recall"), "")
         yield from self._rss(there, search_all=True)
-        yield from self._large()
 
     def _large(self) -> Iterator[Row]:
+        """While the store is small: Mem0 deletes row by row, each in time linear in the store."""
         size = self._plan.one_user
         self._fill([(LARGE, self._texts(size))])
         note(f"{size} memories of one user")
