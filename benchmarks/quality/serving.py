@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from benchmarks.quality import TEACHER_FOLDER_ENV
@@ -28,6 +28,7 @@ from inferscale_sidecar.engine.command import choose_model, detect_device, vllm_
 from inferscale_sidecar.engine.process import GroupLauncher, tail
 from inferscale_sidecar.errors import EngineUnavailable
 
+StoreDtype = Literal["auto", "bf16", "int8", "k8v4"]
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 300
 _TEACHER = "benchmarks.quality.teacher:TeacherForcing"
@@ -111,7 +112,7 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *, model: str = "demo", args: Sequence[str] = ()
+    folder: Path, *, model: str = "demo", args: Sequence[str] = (), store_dtype: StoreDtype = "bf16"
 ) -> AsyncIterator[Serving]:
     """Starts an engine under `folder` and ends it afterwards. Takes 15 to 60 s.
 
@@ -119,6 +120,7 @@ async def serving(
         folder: for its bank, log and files; the prepared demo model is cached elsewhere.
         model: as the setting `engine.model`.
         args: more flags of vLLM.
+        store_dtype: as the setting `engine.kv_store_dtype`.
 
     Raises:
         RuntimeError: it did not start; the end of its log is in the message.
@@ -126,7 +128,9 @@ async def serving(
     port, secret = _free_port(), secrets.token_hex(16)
     cache = Path(os.environ.get("INFERSCALE_HOME") or "~/.cache/inferscale").expanduser()
     flags = ("--logits-processors", _TEACHER, "--no-async-scheduling", *args)
-    engine = EngineConfig(model=model, args=flags, bank_dir=folder / "bank")
+    engine = EngineConfig(
+        model=model, args=flags, bank_dir=folder / "bank", kv_store_dtype=store_dtype
+    )
     config = Config(home=folder, cache=cache, engine=engine)
     served = choose_model(config, detect_device())
     command = vllm_command(config, served, device=detect_device(), port=port, secret=secret)

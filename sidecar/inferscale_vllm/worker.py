@@ -70,21 +70,21 @@ class Worker:
         self._is_loaded = True
         self._failed_block_ids: set[int] = set()
         self.capturer = Capturer(layers)
-        self._storage = Storage(
+        self.storage = Storage(
             bank,
             rope,
             layers.token_shape,
             wanted=store_dtype,
             tell=partial(state.note, f"storage:{rank}"),
         )
-        self.writer = Writer(bank, state, self._storage.pack, rank=rank)
+        self.writer = Writer(bank, state, self.storage.pack, rank=rank)
         num_layers, planes, heads, size = layers.token_shape
         self._widths = (size, size if planes == 2 else 0)
         shape = ItemShape(0, num_layers, heads, size, planes == 2)
         prepare(shape, rope, dtype)
-        if self._storage.may_compress:
+        if self.storage.may_compress:
             for name in get_args(FormatName):
-                prepare(shape, rope, dtype, self._storage.sample_codec(name))
+                prepare(shape, rope, dtype, self.storage.sample_codec(name))
         self._fill_directly = direct_fill(layers, self.capturer.writers, rope, dtype)
 
     @property
@@ -139,7 +139,7 @@ class Worker:
         if not direct or self._verify_writes:
             out = self._reserve(slots[0].numel())
             for name, (items, segments) in pieces.items():
-                rotate_items_into(items, segments, self._rope, out, self._storage.codec(name))
+                rotate_items_into(items, segments, self._rope, out, self.storage.codec(name))
             if not direct:
                 self._write(out, slots)
             if self._verify_writes:

@@ -24,6 +24,7 @@ FIELDS = {
         "memcpy_ms"
     ),
     "overhead": "path direct_ms sidecar_ms",
+    "bank": "dtype bytes_per_token bf16_bytes_per_token kl_added",
     "build": "items tokens seconds add_to_injectable_s",
 }
 MS = {"none": 10.0, "text": 100.0, "injected": 20.0}
@@ -60,7 +61,7 @@ class FakeTurn:
         return Sample(MS[mode], 1000, 800 if inject else 0, native, mode, 3.0)
 
 
-@pytest.mark.parametrize("name", ["ttft", "overhead", "build", "kernels"])
+@pytest.mark.parametrize("name", ["ttft", "overhead", "bank", "build", "kernels"])
 def test_every_benchmark_can_be_imported_and_documents_itself(name: str) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     assert callable(module.main)
