@@ -1,6 +1,7 @@
 """What is measured on each tiny model: the promises of injection, whatever the architecture."""
 
 import random
+import time
 from itertools import chain
 from typing import Any
 
@@ -13,6 +14,7 @@ from .offline import HEAD, Offline, build, inject
 from .zoo import VOCABULARY
 
 TAIL = 9
+WRITTEN_S = 20.0
 
 
 def check(engine: Offline) -> dict[str, Any]:
@@ -69,13 +71,16 @@ def _distance(left: Any, right: Any) -> float:
 
 
 def _stored(engine: Offline, keys: list[str]) -> list[bytes]:
-    """KV bytes of the items that are in the bank."""
+    """KV bytes of the items that are in the bank; they are written by a thread of its own."""
     paths = sorted((engine.folder / "bank").glob("*/rank0"))
     if not paths:
         return []
     from inferscale_vllm.bank import open_bank
 
     bank: Bank = open_bank(paths[0], limit_bytes=2**30)
+    deadline = time.monotonic() + WRITTEN_S
+    while not all(bank.headers(keys)) and time.monotonic() < deadline:
+        time.sleep(0.05)
     with bank.reading() as reader:
         return [bytes(kv) for kv in map(reader.kv, keys) if kv is not None]
 

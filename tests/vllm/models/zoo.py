@@ -153,17 +153,6 @@ MODELS: dict[str, Tiny] = {
         },
         declined="turns K with position",
     ),
-    "mamba-hybrid": Tiny(
-        "Bamba",
-        _small(
-            attn_layer_indices=[1],
-            mamba_n_heads=8,
-            mamba_d_head=32,
-            mamba_d_state=16,
-            mamba_expand=2,
-        ),
-        declined="MambaSpec",
-    ),
 }
 
 
