@@ -1,10 +1,12 @@
 """Two tenants, random operations, time that passes: service and dict agree, nothing crosses."""
 
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis.stateful import Bundle, invariant, rule
+from tests.sidecar.databases import Backend
 
 from inferscale_sidecar.core import KvItem, Scope
 from inferscale_sidecar.errors import NotFound
@@ -23,8 +25,8 @@ class MemoryMachine(WritingMachine):
     moments = Bundle("moments")
     handles = Bundle("handles")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
         self.bank: dict[str, str] = {}
 
     @rule(t=who, scope=scopes, query=texts, k=st.integers(0, 6), mood=st.none() | st.booleans())
@@ -123,7 +125,9 @@ class MemoryMachine(WritingMachine):
                 self.store.previous_items(item.tenant_id, item.owner, before=item, limit=1)
             )
             behind = tuple(each.memory_id for each in before)
-            key = f"{item.tenant_id} {item.memory_id} {item.version} {behind}"
+            key = sha256(
+                f"{item.tenant_id} {item.memory_id} {item.version} {behind}".encode()
+            ).hexdigest()
             self.bank[key] = item.memory_id
             records.append(
                 KvItem(item.memory_id, item.version, item.tenant_id, ENGINE, key, 1, behind)

@@ -1,11 +1,9 @@
 """The writing half of the model: a dict of each tenant's memories, beside the real service."""
 
 import asyncio
-import tempfile
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -16,6 +14,7 @@ from hypothesis.stateful import (
     initialize,
     rule,
 )
+from tests.sidecar.databases import Backend
 
 from inferscale.protocol.memory import Message
 from inferscale_sidecar.core import Scope
@@ -26,7 +25,7 @@ from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.sweep import Sweeper
-from inferscale_sidecar.store import SqlStore, sqlite_url
+from inferscale_sidecar.store import SqlStore
 
 from .fakes import TICK, Clock, HashEmbedder, ListFrame
 
@@ -71,10 +70,11 @@ class WritingMachine(RuleBasedStateMachine):
 
     memories = Bundle("memories")
 
-    def __init__(self) -> None:
+    def __init__(self, backend: Backend) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.folder = tempfile.TemporaryDirectory()
+        self.backend = backend
+        self.url = backend.create(with_tables=True)
         self.model: list[dict[str, Known]] = [{}, {}]
         self.clock = Clock()
 
@@ -97,8 +97,7 @@ class WritingMachine(RuleBasedStateMachine):
         self.create_services()
 
     def open_store(self) -> SqlStore:
-        url = sqlite_url(Path(self.folder.name) / "memory.db")
-        return SqlStore(url, clock=self.clock)
+        return SqlStore(self.url, clock=self.clock)
 
     def create_services(self) -> None:
         embedder, metrics = HashEmbedder(), Metrics()
@@ -119,7 +118,7 @@ class WritingMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.do(self.store.close())
         self.loop.close()
-        self.folder.cleanup()
+        self.backend.drop(self.url)
 
     @rule(
         target=memories,

@@ -8,16 +8,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.sidecar.databases import Backend
 
 from .model import MemoryMachine
 from .model_writes import SCOPES, TEXTS
 
-MemoryMachine.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=40, deadline=None, derandomize=True
-)
-TestMemory = MemoryMachine.TestCase
-STEPS = 10_000
+RUNS = settings(max_examples=15, stateful_step_count=40, deadline=None, derandomize=True)
+STEPS = {"sqlite": 10_000, "postgres": 1_000}
+both = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
 CHECK_EVERY = 100
 
 
@@ -115,12 +116,18 @@ class Walk:
         self.machine.wait(seconds=self.random.randint(1, 90))
 
 
-def test_a_long_walk() -> None:
-    machine = MemoryMachine()
+@both
+def test_short_runs(backend: Backend) -> None:
+    run_state_machine_as_test(lambda: MemoryMachine(backend), settings=RUNS)
+
+
+@both
+def test_a_long_walk(backend: Backend) -> None:
+    machine = MemoryMachine(backend)
     machine.start()
     walk = Walk(machine, seed=20_260_101)
     try:
-        for number in range(STEPS):
+        for number in range(STEPS[backend.name]):
             try:
                 walk.step()
                 if number % CHECK_EVERY == 0:
