@@ -17,6 +17,7 @@ from inferscale_vllm.bank.items import Count, ItemHeader
 from inferscale_vllm.bank.promises import Promises
 
 _STAMP = struct.Struct("<q")
+_YIELD_EVERY = 64
 
 
 class Room:
@@ -67,7 +68,9 @@ class Room:
     def _residents(self) -> list[Resident]:
         used, found = self._promises.last_uses(), []
         with self._file.env.begin() as txn, txn.cursor(db=self._file.tables["headers"]) as cursor:
-            for raw, value in cursor:
+            for number, (raw, value) in enumerate(cursor):
+                if number % _YIELD_EVERY == 0:
+                    time.sleep(0)  # the engine's thread wants the interpreter between its kernels
                 header = ItemHeader.unpack(value)
                 if header is None:
                     continue
