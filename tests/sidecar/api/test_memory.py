@@ -163,6 +163,7 @@ BAD = {
         "/v1/recall",
         SCOPED | {"query": "x", "filters": {"a": {"like": 1}}},
     ),
+    "a number as id": ("POST", "/v1/memories", {"user_id": 5, "messages": "m"}),
     "empty update": ("PATCH", "/v1/memories/x", {}),
     "blank update": ("PATCH", "/v1/memories/x", {"text": " "}),
     "identity in update": ("PATCH", "/v1/memories/x", {"user_id": "bob"}),
