@@ -11,7 +11,6 @@ import pytest
 import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, settings
-from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -37,7 +36,6 @@ from inferscale_sidecar.store import SqlStore, sqlite_url
 T = TypeVar("T")
 BASE_URL = "http://127.0.0.1:8420"
 CHECKS = [
-    not_a_server_error,
     status_code_conformance,
     content_type_conformance,
     response_headers_conformance,
@@ -58,6 +56,10 @@ _QUERIES = {
 @schemathesis.serializer(MEDIA_TYPE)
 def _lines(_context: Any, value: Any) -> bytes:
     return str(value).encode("utf-8", "replace")
+
+
+NOT_SPOKEN = {"POST /v1/responses", "POST /v1/messages"}
+"""What this fake engine has no answer for; `chat/test_endpoints.py` has one that does."""
 
 
 class PickyEngine(FakeEngine):
@@ -211,14 +213,24 @@ schema = schemathesis.openapi.from_dict(_schema()).exclude(path_regex="^/v1/qual
 @settings(max_examples=4, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_documented(case: Any, sidecar: Sidecar) -> None:
     answer = sidecar.send(case)
-    if case.method != case.operation.method.upper():  # nobody's route here, so the engine's affair
-        assert answer.status_code < 500
-    else:
+    assert _is_no_failure(answer)
+    if case.method != case.operation.method.upper():
+        return  # nobody's route here, so the engine's affair
+    case.validate_response(answer, checks=CHECKS)
+    if answer.status_code >= 400:
+        sidecar.steer(case)
+        answer = sidecar.send(case)
+        assert _is_no_failure(answer)
         case.validate_response(answer, checks=CHECKS)
-        if answer.status_code >= 400:
-            sidecar.steer(case)
-            case.validate_response(sidecar.send(case), checks=CHECKS)
+
+
+def _is_no_failure(answer: httpx.Response) -> bool:
+    """No 5xx, but for what this set-up says that it does not offer: it has no model to rerank."""
+    if answer.status_code == 501:
+        return bool(answer.json()["error"]["code"] == "unsupported")
+    return answer.status_code < 500
 
 
 def test_every_operation_was_also_answered_with_success(sidecar: Sidecar) -> None:
-    assert [label for label, codes in sidecar.seen.items() if not codes & {200, 201, 204}] == []
+    refused = {label for label, codes in sidecar.seen.items() if not codes & {200, 201, 204}}
+    assert refused <= NOT_SPOKEN
