@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 MAX_KL = 0.2
 MIN_TOP1 = 0.85
-MIN_KEPT = 0.8
+MIN_KEPT = 0.6
 """Thresholds of `fidelity="balanced"`: mean KL(text ‖ injected) in nats, share of positions with
 the same best token, share of the answers right with text that stay right."""
 MIN_RIGHT = 4
