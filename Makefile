@@ -82,7 +82,7 @@ test-models: setup ## every supported kind of model through real vLLM, tiny and 
 	@$(OFFLINE) $(BIN)/python -m pytest -q -m models tests/vllm/models $(ARGS)
 
 bench: setup ## every benchmark in its quick form
-	@for name in $$(ls benchmarks/*.py 2>/dev/null | xargs -rn1 basename | grep -v '^_' | sed 's/\.py$$//'); do \
+	@for name in $$(cd benchmarks && ls *.py */__main__.py | grep -v '^_' | sed 's/\.py$$//; s,/__main__$$,,'); do \
 	  echo "==> benchmarks.$$name"; $(OFFLINE) $(BIN)/python -m benchmarks.$$name --quick $(ARGS); \
 	done
 

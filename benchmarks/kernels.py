@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from benchmarks._kernel_cases import LLAMA, SMOLLM2, Measured, on_cpu, on_gpu
 from benchmarks._output import machine, show
-from benchmarks.kernel_cases import LLAMA, SMOLLM2, Measured, on_cpu, on_gpu
 
 
 def main() -> None:
