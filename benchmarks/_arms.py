@@ -129,9 +129,14 @@ class EngineArm:
 
     def ask(self, items: Sequence[StoredItem], *, inject: bool) -> Sample:
         """Time one request with these items, in this order."""
+        body, request_id = self.request(items, inject=inject)
+        return self._timed(body, "injected" if inject else "text", request_id)
+
+    def request(self, items: Sequence[StoredItem], *, inject: bool) -> tuple[dict[str, Any], str]:
+        """The body of such a request, and the name of its report (empty for text)."""
         body = self._body(self.placed(items))
         if not inject:
-            return self._timed(body, "text")
+            return body, ""
         self._asked += 1
         request_id = f"bench-{self._asked}"
         suffix = 0 if self._fidelity == "fast" else suffix_items(len(items))
@@ -142,7 +147,7 @@ class EngineArm:
             salt=tenant_tag(self._stored.tenant),
             items=[item.key for item in head],
         )
-        return self._timed(body, "injected", request_id)
+        return body, request_id
 
     def placed(self, items: Sequence[StoredItem]) -> list[dict[str, Any]]:
         """Messages with the memory block, as the sidecar would write them."""

@@ -9,7 +9,7 @@ from itertools import islice
 
 import httpx
 import pytest
-from benchmarks import _facts, _output, _rounds, _sidecar, build, overhead
+from benchmarks import _facts, _output, _rounds, _sidecar, build, load, overhead
 from benchmarks._arms import EngineArm
 from benchmarks._items import Stored, StoredItem
 from benchmarks._rounds import Sample
@@ -26,6 +26,7 @@ FIELDS = {
     "overhead": "path direct_ms sidecar_ms",
     "bank": "dtype bytes_per_token bf16_bytes_per_token kl_added",
     "build": "items tokens seconds add_to_injectable_s",
+    "load": "rate_rps arm p50_ttft_ms p99_ttft_ms throughput_rps goodput_rps",
 }
 MS = {"none": 10.0, "text": 100.0, "injected": 20.0}
 
@@ -211,3 +212,22 @@ def test_settings_of_another_sidecar_do_not_reach_ours(
         "INFERSCALE_HOME": str(tmp_path),
         "INFERSCALE_ENGINE_SECRET": "ours",
     }
+
+
+def test_load_counts_what_came_in_time_apart_from_what_came():
+    slices = [
+        load.Slice([load.Served(0.2, 1.0), load.Served(0.4, 2.0)], seconds=2.0),
+        load.Slice([load.Served(0.6, 1.0), load.Served(5.0, 6.0)], seconds=6.0),
+    ]
+    row = load.row(1.0, "stuffed", slices)
+    assert list(row)[:6] == FIELDS["load"].split()
+    assert (row["p50_ttft_ms"], row["throughput_rps"], row["goodput_rps"]) == (500, 0.5, 0.38)
+    assert 4800 < row["p99_ttft_ms"] <= 5000 and row["requests"] == 4
+
+
+def test_load_arrives_at_its_rate_whatever_becomes_of_it():
+    at = load.arrivals(20.0, 50.0, random.Random(1))
+    assert at == sorted(at) and at[0] > 0 and at[-1] < 50
+    assert 800 < len(at) < 1200
+    assert load.arrivals(None, 50.0, random.Random(1)) == [0.0] * load.BURST
+    assert load.arrivals(1e-9, 1.0, random.Random(1)) == [0.0], "never nothing"
