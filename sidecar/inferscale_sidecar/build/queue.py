@@ -81,6 +81,7 @@ class BuildQueue:
         self._grown: set[tuple[str, str]] = set()  # (tenant id, owner) that new items came to
         self._in_flight: dict[asyncio.Task[None], frozenset[ItemId]] = {}
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
+        self._is_stale = False  # something was written since this round's purge
         self._worker: asyncio.Task[None] | None = None
         self._last_error: str | None = None
 
@@ -132,6 +133,7 @@ class BuildQueue:
         failures = 0
         while True:
             self._wake.clear()
+            self._is_stale = False
             try:
                 await self._work()
                 failures, self._last_error = 0, None
@@ -149,6 +151,8 @@ class BuildQueue:
     async def _pause(self, failures: int) -> None:
         if failures:  # deliberately deaf to writes: they cannot bring the engine back
             await asyncio.sleep(min(MAX_WAIT_S, self._poll_s * 0.1 * 2**failures))
+            return
+        if self._is_stale:
             return
         if not self._wake.is_set():
             self._idle.set()
@@ -202,7 +206,7 @@ class BuildQueue:
     async def _renew_all(self, fingerprint: str) -> None:
         """Encodes the first items of lists that grew again; new items always go first."""
         policy = self._connected_limits.encode_policy
-        while self._grown and not self._wake.is_set():
+        while self._grown and not self._wake.is_set() and not self._is_stale:
             tenant_id, owner = self._grown.pop()
             early = await self._store.early_items(
                 tenant_id, owner, fingerprint, limit=early_limit(policy)
@@ -212,6 +216,7 @@ class BuildQueue:
 
     async def _fill(self, fingerprint: str) -> None:
         """Starts windows until enough are in flight or nothing is pending."""
+        self._is_stale |= self._wake.is_set()
         self._wake.clear()
         while len(self._in_flight) < self._max_in_flight:
             window = await self._next_window(fingerprint)
