@@ -42,7 +42,7 @@ def main() -> None:
         "--fidelity",
         choices=["balanced", "fast"],
         default="balanced",
-        help="balanced (default): up to five best memories are prefilled; fast: none",
+        help="balanced (default): the two best memories are prefilled; fast: none",
     )
     options = parser.parse_args()
     machine = _output.machine()
