@@ -135,7 +135,7 @@ UNKNOWN: dict[str, tuple[str, str, Any]] = {
     "handle of rubbish": ("POST", CHAT, chat(memory={"handle": "../../etc/passwd\n"})),
     "handle to look at": ("GET", "/v1/handles/mh_nothing", None),
     "memory": ("GET", "/v1/memories/nothing", None),
-    "memory to delete": ("DELETE", "/v1/memories/%00%0a", None),
+    "memory to delete": ("DELETE", "/v1/memories/%0a%20", None),
     "report": ("GET", "/v1/reports/mr_nothing", None),
     "route": ("GET", "/v2/everything", None),
 }

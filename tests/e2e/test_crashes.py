@@ -152,7 +152,7 @@ def assert_intact(sidecar: SidecarProcess) -> None:
             await store.close()
 
     assert asyncio.run(check_store()) == []
-    files = list((sidecar.home / "bank").rglob("data.mdb"))
+    files = list((sidecar.home / "bank").rglob("rank*/data.mdb"))
     assert files
     for file in files:
         bank = Bank(file.parent, limit_bytes=2**33)
