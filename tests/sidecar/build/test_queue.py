@@ -17,7 +17,7 @@ from inferscale_sidecar.service.chat_metrics import MetricsRecorder
 
 from .fake_store import FakeStore
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(60)
 
 
 @asynccontextmanager

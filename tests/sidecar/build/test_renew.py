@@ -11,7 +11,7 @@ from inferscale_sidecar.build.window import WindowLimits
 from inferscale_sidecar.core import BuildItem
 from inferscale_sidecar.store.neighbour_port import EarlyItem
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(60)
 LIMITS = WindowLimits(context=3)
 
 
