@@ -11,7 +11,7 @@ from tests.sidecar.engine.served import served
 from inferscale.protocol.chat import REPORT_HEADER
 from inferscale_sidecar.engine.client import EngineClient
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(60)
 BODY = {"model": "demo", "messages": HELLO, "memory": {"handle": "mh_acme"}}
 CHAT = "/v1/chat/completions"
 
