@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from inferscale_sidecar.core import Block, Scope
 from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.store.block_tables import block_scopes, block_versions, blocks
-from inferscale_sidecar.store.rows import batched, scope_digest
+from inferscale_sidecar.store.rows import batched, has_ids, scope_digest
 
 
 def new_id() -> str:
@@ -30,11 +30,7 @@ def attached_to(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
     Raises:
         ValueError: no id is given; an empty scope never means "everything".
     """
-    ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
-    given = [block_scopes.c[name] == value for name, value in ids.items() if value is not None]
-    if not given:
-        raise ValueError("a scope needs at least one of user_id, agent_id, run_id")
-    return and_(block_scopes.c.tenant_id == tenant_id, *given)
+    return has_ids(block_scopes, tenant_id, scope)
 
 
 def shown_in(tenant_id: str, scope: Scope) -> ColumnElement[bool]:

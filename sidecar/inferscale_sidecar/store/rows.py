@@ -79,11 +79,22 @@ def in_scope(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
     Raises:
         ValueError: no id is given; an empty scope never means "everything".
     """
-    ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
-    given = [memories.c[name] == value for name, value in ids.items() if value is not None]
+    return has_ids(memories, tenant_id, scope)
+
+
+def has_ids(
+    table: Table, tenant_id: str, scope: Scope, *, run_id: str = "run_id"
+) -> ColumnElement[bool]:
+    """The same condition on any table with these columns.
+
+    Args:
+        run_id: name of the column that holds a run.
+    """
+    ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, run_id: scope.run_id}
+    given = [table.c[name] == value for name, value in ids.items() if value is not None]
     if not given:
         raise ValueError("a scope needs at least one of user_id, agent_id, run_id")
-    return and_(memories.c.tenant_id == tenant_id, *given)
+    return and_(table.c.tenant_id == tenant_id, *given)
 
 
 def in_list(tenant_id: str, scope: Scope) -> ColumnElement[bool]:

@@ -12,7 +12,7 @@ from inferscale_sidecar.core import Scope, Thread, ThreadMessage
 from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Removed
-from inferscale_sidecar.store.rows import batched, next_seq
+from inferscale_sidecar.store.rows import batched, has_ids, next_seq
 from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
 from inferscale_sidecar.store.thread_tables import thread_messages, threads
 
@@ -144,11 +144,7 @@ class SqlThreads:
 
 def threads_in(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
     """Condition on `threads`: this tenant, and every id that is given; a run is a thread's id."""
-    ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "id": scope.run_id}
-    given = [threads.c[name] == value for name, value in ids.items() if value is not None]
-    if not given:
-        raise ValueError("a scope needs at least one of user_id, agent_id, run_id")
-    return and_(threads.c.tenant_id == tenant_id, *given)
+    return has_ids(threads, tenant_id, scope, run_id="id")
 
 
 async def remove_threads(conn: AsyncConnection, condition: ColumnElement[bool]) -> Removed:
