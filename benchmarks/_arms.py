@@ -205,7 +205,7 @@ def _stream(http: httpx.Client, body: dict[str, Any]) -> tuple[float, dict[str, 
             if not line.startswith("data: {"):
                 continue
             chunk = json.loads(line[6:])
-            if first is None and any(_has_token(choice) for choice in chunk["choices"]):
+            if first is None and has_token(chunk):
                 first = _since(started)
             usage = chunk.get("usage") or usage
     if first is None or usage is None:
@@ -213,8 +213,9 @@ def _stream(http: httpx.Client, body: dict[str, Any]) -> tuple[float, dict[str, 
     return first, usage
 
 
-def _has_token(choice: dict[str, Any]) -> bool:
-    return bool(choice["delta"].get("content") or choice.get("finish_reason"))
+def has_token(chunk: dict[str, Any]) -> bool:
+    """Whether a chunk of a stream brings a token."""
+    return any(c["delta"].get("content") or c.get("finish_reason") for c in chunk["choices"])
 
 
 def _messages(question: str) -> list[dict[str, Any]]:

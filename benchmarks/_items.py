@@ -1,6 +1,6 @@
-"""What a sidecar under measurement has stored: its items with their keys, and its tenant.
+"""What a sidecar under measurement is given to store, and what it has stored: items, keys, tenant.
 
-Reads the sidecar's database and engine beside it. Owns nothing.
+Reads the sidecar's database and engine beside it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from benchmarks import _facts, _output
 from benchmarks._sidecar import Sidecar
 
 from inferscale import Memory
@@ -16,6 +17,7 @@ from inferscale_sidecar.engine.client import bank_name
 from inferscale_sidecar.store import SqlStore
 
 USER = "bench"
+BUILD_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
@@ -68,3 +70,12 @@ async def _read(
         return tenant, await store.kv_items(tenant.id, fingerprint, versions)
     finally:
         await store.close()
+
+
+def remember(memory: Memory, count: int, seed: int) -> None:
+    """Add so many made-up memories of `USER`, and wait for their KV."""
+    facts = _facts.facts(count, seed)
+    _output.note(f"adding {len(facts)} memories and waiting for their KV")
+    memory.add([{"role": "user", "content": fact} for fact in facts], user_id=USER, infer=False)
+    if failed := memory.wait_until_ready(timeout_s=BUILD_TIMEOUT_S, builds=True).failed:
+        raise SystemExit(f"{failed} memories could not be built")

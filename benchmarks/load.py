@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import numpy as np
 from benchmarks import _facts, _output
-from benchmarks._arms import EngineArm
-from benchmarks._items import USER, read_stored
+from benchmarks._arms import EngineArm, has_token
+from benchmarks._items import read_stored, remember
 from benchmarks._sidecar import Sidecar, add_flags, started
 
 from inferscale import Memory
@@ -62,18 +62,10 @@ def main() -> None:
     options = parser.parse_args()
     machine = _output.machine()
     with started(options) as sidecar, Memory(sidecar.url) as memory:
-        _remember(memory, options.seed)
+        remember(memory, MEMORIES, options.seed)
         found = _measure(sidecar, memory, options)
     rows = [row(rate, arm, slices) for (rate, arm), slices in found.items()]
     _output.show("load", machine, rows, as_json=options.json)
-
-
-def _remember(memory: Memory, seed: int) -> None:
-    facts = _facts.facts(MEMORIES, seed)
-    _output.note(f"adding {len(facts)} memories and waiting for their KV")
-    memory.add([{"role": "user", "content": fact} for fact in facts], user_id=USER, infer=False)
-    if failed := memory.wait_until_ready(timeout_s=600, builds=True).failed:
-        raise SystemExit(f"{failed} memories could not be built")
 
 
 def _measure(
@@ -136,16 +128,11 @@ async def _one(http: httpx.AsyncClient, content: bytes, arrival: float) -> Serve
         if answer.status_code != 200:
             raise SystemExit(f"the engine answered {answer.status_code}: {await answer.aread()!r}")
         async for line in answer.aiter_lines():
-            if first is None and line.startswith("data: {") and _has_text(line):
+            if first is None and line.startswith("data: {") and has_token(json.loads(line[6:])):
                 first = time.perf_counter() - arrival
     if first is None:
         raise SystemExit("the engine answered without a token")
     return Served(first, time.perf_counter() - arrival)
-
-
-def _has_text(line: str) -> bool:
-    choices = json.loads(line[6:])["choices"]
-    return any(c["delta"].get("content") or c.get("finish_reason") for c in choices)
 
 
 def row(rate: float | None, arm: str, slices: Sequence[Slice]) -> _output.Row:

@@ -22,7 +22,7 @@ import argparse
 
 from benchmarks import _copy, _facts, _output, _rounds
 from benchmarks._arms import SYSTEM, EngineArm, SdkArm
-from benchmarks._items import USER, read_stored
+from benchmarks._items import read_stored, remember
 from benchmarks._sidecar import Sidecar, add_flags, started
 
 from inferscale import Memory
@@ -31,7 +31,6 @@ from inferscale_sidecar.compose.frame import HEADING
 MEMORIES = 480
 QUICK_SIZES, SIZES = (5, 20, 50), (5, 20, 50, 200)
 QUICK_REPEATS, REPEATS = 9, 21
-BUILD_TIMEOUT_S = 600
 
 
 def main() -> None:
@@ -49,7 +48,7 @@ def main() -> None:
     sizes = QUICK_SIZES if options.quick else SIZES
     with started(options) as sidecar:
         with Memory(sidecar.url) as memory:
-            _remember(memory, options.seed)
+            remember(memory, MEMORIES, options.seed)
             cells, jobs = _measure(sidecar, memory, sizes, options)
         bank = _copy.BankFile.of(sidecar)
         copies = {}
@@ -58,15 +57,6 @@ def main() -> None:
             copies = _copy.measure(bank, jobs, repeats=15 if options.quick else 41)
     rows = [{**row, "fidelity": options.fidelity} for row in _rounds.rows(cells, copies)]
     _output.show("ttft", machine, rows, as_json=options.json)
-
-
-def _remember(memory: Memory, seed: int) -> None:
-    facts = _facts.facts(MEMORIES, seed)
-    _output.note(f"adding {len(facts)} memories and waiting for their KV")
-    memory.add([{"role": "user", "content": fact} for fact in facts], user_id=USER, infer=False)
-    status = memory.wait_until_ready(timeout_s=BUILD_TIMEOUT_S, builds=True)
-    if status.failed:
-        raise SystemExit(f"{status.failed} memories could not be built")
 
 
 def _measure(
