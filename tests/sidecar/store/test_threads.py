@@ -62,6 +62,17 @@ async def test_a_thread_is_of_one_user_and_one_tenant(store: SqlStore) -> None:
     assert await store.delete_thread(TENANT, "t2") is None
 
 
+async def test_a_user_of_the_same_name_elsewhere_is_another_user(store: SqlStore) -> None:
+    other = await store.create_tenant("other")
+    for tenant in (TENANT, other.id):
+        await store.create_thread(tenant, "t1", ALICE, None)
+        await store.add_messages(tenant, "t1", said("hers"))
+    assert (await store.list_threads(TENANT, ALICE, limit=9)).total == 1
+    removed = await store.delete_scope(other.id, ALICE)
+    assert (removed.threads, removed.messages) == (1, 1)
+    assert await _texts(store, "t1") == ["hers"]
+
+
 async def test_a_repeated_request_adds_nothing(store: SqlStore) -> None:
     await store.create_thread(TENANT, "t1", ALICE, None)
     await store.create_thread(TENANT, "t2", ALICE, None)
