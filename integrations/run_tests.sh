@@ -19,14 +19,14 @@ unset INFERSCALE_BASE_URL
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 venvs=${VENVS:-$root/.cache/integrations}
-frameworks=(langchain openai-agents mcp)
-# What the tests need beside the extra. The suites change what they ask for: they are pinned.
+# Framework → what its tests need beside its extra. Suites change what they ask for: they are pinned.
 declare -A tools=(
   [langchain]="langchain-tests==1.1.9"
   [openai-agents]=""
   [mcp]=""
 )
 
+mapfile -t frameworks < <(printf '%s\n' "${!tools[@]}" | sort)
 if [[ $# -gt 0 && $1 != -* ]]; then
   frameworks=("$1")
   shift

@@ -4,14 +4,13 @@ Owns what is written to memory, and nothing of the thread: that is the inner ses
 only the user's own words are remembered, and a thread never fails because of it unless asked to.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-from inferscale import APIError, AsyncMemory, InvalidArgumentError
+from inferscale import AsyncMemory
 from inferscale_agents._items import user_texts
-
-log = logging.getLogger(__name__)
+from inferscale_shared.clients import Clients
+from inferscale_shared.turn import TurnWriter
 
 
 class RememberingSession:
@@ -37,15 +36,13 @@ class RememberingSession:
         run_id: str | None = None,
         raise_write_errors: bool = False,
     ) -> None:
-        self._scope: dict[str, Any] = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        if not any(self._scope.values()):
-            raise InvalidArgumentError(
-                "whose memory? Give at least one of user_id, agent_id, run_id."
-            )
+        self._writer = TurnWriter(
+            Clients(None, memory or AsyncMemory()),
+            {"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            raise_write_errors=raise_write_errors,
+        )
         self._session = session
         self._said: list[str] = []
-        self._memory = memory or AsyncMemory()
-        self._raise_write_errors = raise_write_errors
 
     @property
     def session_id(self) -> str:
@@ -70,9 +67,8 @@ class RememberingSession:
         await self._session.add_items(items)
         self._said += user_texts(items)
         if self._said and any(_is_answer(item) for item in items):
-            said = [{"role": "user", "content": text} for text in self._said]
-            self._said = []
-            await self._remember(said)
+            said, self._said = self._said, []
+            await self._writer.awrite(said)
 
     async def pop_item(self) -> Any:
         """Takes the last item out of the thread. What was remembered stays."""
@@ -86,14 +82,6 @@ class RememberingSession:
         """Empties the thread. What was remembered stays."""
         await self._session.clear_session()
         self._said = []
-
-    async def _remember(self, said: list[dict[str, str]]) -> None:
-        try:
-            await self._memory.add(said, **self._scope)
-        except APIError as error:
-            if self._raise_write_errors:
-                raise
-            log.error("a turn is in its thread, but not remembered: %s", error)
 
 
 def _is_answer(item: Any) -> bool:

@@ -4,8 +4,9 @@ Thin shells over the public SDK. Invariant: a name imports only the part of Lang
 and only when it is used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from inferscale_shared.lazy import lazy_names
 
 if TYPE_CHECKING:
     from inferscale_langchain.chat_model import ChatInferScale as ChatInferScale
@@ -33,27 +34,17 @@ _WHERE = {
     "SearchMemoriesTool": "tools",
     "create_memory_tools": "tools",
 }
-_PACKAGES = ("langchain", "langchain_classic", "langchain_core", "langchain_openai", "langgraph")
 
 __all__ = sorted(_WHERE)
-
-
-def __getattr__(name: str) -> Any:
-    """The public names, each imported when it is first used."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'inferscale_langchain' has no attribute {name!r}")
-    try:
-        module = import_module(f"inferscale_langchain.{_WHERE[name]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _PACKAGES:
-            raise
-        raise ImportError(
-            f"inferscale_langchain.{name} needs the package {error.name}: "
-            "pip install 'inferscale-memory[langchain]'",
-            name=error.name,
-        ) from None
-    return getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    "inferscale_langchain",
+    _WHERE,
+    extra="langchain",
+    frameworks=(
+        "langchain",
+        "langchain_classic",
+        "langchain_core",
+        "langchain_openai",
+        "langgraph",
+    ),
+)

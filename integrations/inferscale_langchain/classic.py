@@ -10,8 +10,8 @@ from langchain_classic.base_memory import BaseMemory
 from pydantic import Field, PrivateAttr
 
 from inferscale import AsyncMemory, InvalidArgumentError, Memory
-from inferscale_langchain._clients import Clients
 from inferscale_langchain._scope import read_scope
+from inferscale_shared.clients import Clients
 
 
 class InferScaleMemory(BaseMemory):

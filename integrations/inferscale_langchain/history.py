@@ -15,7 +15,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 
 from inferscale import AsyncMemory, InvalidArgumentError, Memory, MemoryRecord
-from inferscale_langchain._clients import Clients
+from inferscale_shared.clients import Clients
 
 _FIELD = "langchain_message"
 # The sidecar keeps no system messages by itself, and its roles are free words.

@@ -14,9 +14,9 @@ from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStat
 from langgraph.types import Command
 
 from inferscale import APIError, AsyncMemory, InvalidArgumentError, Memory, merge_extra_body
-from inferscale_langchain._clients import Clients
 from inferscale_langchain._scope import ScopeSource, read_scope
 from inferscale_langchain._turn import Remember, as_memory, query_of, turn_key, turn_of
+from inferscale_shared.clients import Clients
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from inferscale import AsyncMemory, Memory, SearchResult
-from inferscale_langchain._clients import Clients
 from inferscale_langchain._scope import read_scope
+from inferscale_shared.clients import Clients
 
 
 class InferScaleRetriever(BaseRetriever):

@@ -26,7 +26,7 @@ from langgraph.store.base import (
 )
 
 from inferscale import AsyncMemory, Document, FoundDocument, InvalidArgumentError, Memory
-from inferscale_langchain._clients import Clients
+from inferscale_shared.clients import Clients
 
 _WHOLE = ["$"]
 

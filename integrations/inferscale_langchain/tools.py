@@ -13,8 +13,8 @@ from langgraph.runtime import get_runtime
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from inferscale import AsyncMemory, InvalidRequestError, Memory, NotFoundError
-from inferscale_langchain._clients import Clients
 from inferscale_langchain._scope import ScopeSource, read_scope
+from inferscale_shared.clients import Clients
 
 
 class SearchArguments(BaseModel):

@@ -4,8 +4,9 @@ Over stdio (`python -m inferscale_mcp`, `inferscale-sidecar mcp`), or inside the
 The package mcp is imported when a name of this one is used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from inferscale_shared.lazy import lazy_names
 
 if TYPE_CHECKING:
     from inferscale_mcp.http import HttpServer as HttpServer
@@ -19,24 +20,9 @@ _WHERE = {
 }
 
 __all__ = sorted(_WHERE)
-
-
-def __getattr__(name: str) -> Any:
-    """The public names, each imported when it is first used."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'inferscale_mcp' has no attribute {name!r}")
-    try:
-        module = import_module(f"inferscale_mcp.{_WHERE[name]}")
-    except ImportError as error:  # mcp 1 is there, but has another interface
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
-            raise
-        raise ImportError(
-            f"inferscale_mcp.{name} needs the package mcp 2.2 or newer: "
-            "pip install 'inferscale-memory[mcp]'",
-            name=error.name,
-        ) from None
-    return getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    "inferscale_mcp",
+    _WHERE,
+    extra="mcp",
+    frameworks=("mcp", "mcp_types"),
+)

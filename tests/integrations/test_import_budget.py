@@ -8,9 +8,21 @@ import sys
 import pytest
 
 FRAMEWORKS = {
-    *("agents", "langchain", "langchain_classic", "langchain_core", "langchain_openai"),
-    *("langgraph", "mcp", "openai", "pydantic_ai"),
+    "agents",
+    "langchain",
+    "langchain_classic",
+    "langchain_core",
+    "langchain_openai",
+    "langgraph",
+    "mcp",
+    "openai",
+    "pydantic_ai",
 }
+PACKAGES = [
+    "inferscale_agents",
+    "inferscale_langchain",
+    "inferscale_mcp",
+]
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -20,7 +32,7 @@ def run(code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("package", ["inferscale_agents", "inferscale_langchain", "inferscale_mcp"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_importing_a_package_imports_no_framework(package: str) -> None:
     code = f"import json, sys, {package} as p; dir(p); print(json.dumps(sorted(sys.modules)))"
     loaded = {name.partition(".")[0] for name in json.loads(run(code))}
@@ -47,7 +59,7 @@ def test_without_the_framework_the_error_names_the_extra(
     assert f"pip install 'inferscale-memory[{extra}]'" in run(code)
 
 
-@pytest.mark.parametrize("package", ["inferscale_agents", "inferscale_langchain", "inferscale_mcp"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_an_unknown_name_is_an_attribute_error(package: str) -> None:
     code = f"import {package}\ntry: {package}.nothing\nexcept AttributeError as e: print(e)"
     assert package in run(code)

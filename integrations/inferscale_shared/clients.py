@@ -1,4 +1,4 @@
-"""One memory client for both worlds: LangChain calls every hook blocking or awaiting, as it likes.
+"""One memory client for both worlds: a framework calls its hooks blocking or awaiting, as it likes.
 
 Owns the choice of client. Invariant: blocking HTTP never runs on the event loop.
 """
@@ -37,7 +37,7 @@ class Clients:
         if self._memory is None:
             raise InvalidArgumentError(
                 "a blocking call, but only async_memory was given; pass memory=Memory() too, "
-                "or use ainvoke and astream."
+                "or call the awaiting methods."
             )
         return self._memory
 
