@@ -3,15 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-MAX_QUERY_CHARS = 8_192
-"""Of a long message only the end is searched with, as the sidecar does."""
 
-
-def query_of(given: str | Iterable[Any]) -> str | None:
-    """What to search memory with: the last text of the user's, or None if there is none."""
+def last_said(given: str | Iterable[Any]) -> str | None:
+    """The last text of the user's, or None if there is none."""
     items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
     texts = user_texts(items)
-    return texts[-1].replace("\x00", " ").strip()[-MAX_QUERY_CHARS:] or None if texts else None
+    return texts[-1] if texts else None
 
 
 def user_texts(items: Iterable[Any]) -> list[str]:

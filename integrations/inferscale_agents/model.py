@@ -10,8 +10,9 @@ from typing import Any
 
 from agents import ModelSettings, OpenAIChatCompletionsModel
 
-from inferscale import AsyncOpenAI, memory_field, merge_extra_body
-from inferscale_agents._items import query_of
+from inferscale import AsyncOpenAI, memory_field
+from inferscale_agents._items import last_said
+from inferscale_shared.attach import attach
 
 
 class InferScaleModel(OpenAIChatCompletionsModel):
@@ -70,13 +71,5 @@ class InferScaleModel(OpenAIChatCompletionsModel):
 
     def _with_memory(self, settings: ModelSettings, given: Any) -> ModelSettings:
         """The settings with memory in their body, unless the run names another one itself."""
-        body = dict(settings.extra_body or {})
-        if "memory" not in body:
-            memory = self._memory
-            if "handle" not in memory and "query" not in memory:
-                query = query_of(given)
-                if query is None:
-                    return settings
-                memory = {**memory, "query": query}
-            body = merge_extra_body(body, memory)
+        body = attach(settings.extra_body, self._memory, last_said(given))
         return dataclasses.replace(settings, extra_body=body)
