@@ -1,8 +1,9 @@
 """Lines of an export (`GET /v1/export`, `POST /v1/import`): JSON, one object a line.
 
-First a header, then memories in the order in which they were made, then links between them, then
-pinned blocks, then the end, without which a file is known to be cut off. Everything that can be
-made again is left out: keys, handles, KV, and embeddings unless they are asked for.
+First a header, then memories in the order in which they were made, then links between them, pinned
+blocks, threads with their messages, documents, and the end, without which a file is known to be cut
+off. Everything that can be made again is left out: keys, handles, KV, and embeddings unless they
+are asked for.
 """
 
 from typing import Annotated, Any, Literal
@@ -16,8 +17,10 @@ from inferscale.protocol.blocks import (
     Description,
     Label,
 )
+from inferscale.protocol.document import MAX_PATHS, MAX_TTL_S, Key, Namespace
 from inferscale.protocol.memory import Scope, Wire
-from inferscale.protocol.values import MAX_ID_CHARS, MemoryKind, Text
+from inferscale.protocol.threads import ThreadId
+from inferscale.protocol.values import MAX_ID_CHARS, Id, MemoryKind, Text
 
 FORMAT: Literal["inferscale-memories"] = "inferscale-memories"
 VERSION = 1
@@ -105,6 +108,52 @@ class BlockLine(Wire):
     versions: list[BlockVersionLine] = Field(min_length=1)
 
 
+class ThreadLine(Wire):
+    """A thread, without its messages. Its id is the `run_id` of what is remembered from it."""
+
+    type: Literal["thread"] = "thread"
+    id: ThreadId
+    user_id: Id
+    agent_id: Id | None = None
+    metadata: dict[str, Any] | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+
+
+class MessageLine(Wire):
+    """A message of a thread, word for word; whose thread it is stands in each."""
+
+    type: Literal["message"] = "message"
+    id: MemoryId
+    thread_id: ThreadId
+    user_id: Id
+    agent_id: Id | None = None
+    role: str = Field(max_length=64)
+    content: Text
+    name: str | None = Field(default=None, max_length=MAX_ID_CHARS)
+    metadata: dict[str, Any] | None = None
+    said_at: AwareDatetime | None = None
+    created_at: AwareDatetime
+
+
+class DocumentLine(Wire):
+    """A document of a user, or (without `user_id`) one that all users share."""
+
+    type: Literal["document"] = "document"
+    user_id: Id | None = None
+    namespace: Namespace
+    key: Key
+    value: dict[str, Any]
+    index: list[str] | None = Field(default=None, max_length=MAX_PATHS)
+    """Paths of what is embedded."""
+    ttl_s: float | None = Field(default=None, gt=0, le=MAX_TTL_S)
+    expires_at: AwareDatetime | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    vectors: list[str] | None = None
+    """Of each text at these paths, like `vector` of a memory."""
+
+
 class End(Wire):
     """The last line, with how many of each there were."""
 
@@ -112,9 +161,13 @@ class End(Wire):
     memories: int
     links: int
     blocks: int = 0
+    threads: int = 0
+    messages: int = 0
+    documents: int = 0
 
 
-Line = Header | MemoryLine | LinkLine | BlockLine | End
+Content = MemoryLine | LinkLine | BlockLine | ThreadLine | MessageLine | DocumentLine
+Line = Header | Content | End
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
 """Reads one line."""
 
@@ -122,11 +175,12 @@ LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type"
 class ImportResponse(BaseModel):
     """What an import did; after a dry run, what it would do.
 
-    `memories` and `blocks` are new here. Of both: `unchanged` were here already; `differing` are
-    here with other contents and stay as they are; `duplicates` have a text that their scope holds
-    under another id, or a label; `deleted` were deleted here and stay so unless `restore` was asked
-    for, or have expired; `invalid` could not be stored and were left out, which must be asked for
-    with `skip_invalid`. `links` are new ones between memories.
+    `memories`, `blocks`, `threads`, their `messages` and `documents` are new here. Of all of them:
+    `unchanged` were here already; `differing` are here with other contents and stay as they are;
+    `duplicates` have a text that their scope holds under another id, or a label; `deleted` were
+    deleted here and stay so unless `restore` was asked for, or have expired; `invalid` could not be
+    stored and were left out, which must be asked for with `skip_invalid`. `links` are new ones
+    between memories.
     """
 
     memories: int = 0
@@ -137,4 +191,7 @@ class ImportResponse(BaseModel):
     invalid: int = 0
     links: int = 0
     blocks: int = 0
+    threads: int = 0
+    messages: int = 0
+    documents: int = 0
     dry_run: bool = False

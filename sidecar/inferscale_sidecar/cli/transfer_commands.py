@@ -17,7 +17,7 @@ def add_transfer_commands(app: typer.Typer) -> None:
 
 def export_command(
     tenant: TenantName = "default",
-    user: Annotated[str | None, typer.Option(help="Only this user's memories.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only what is kept of this user.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only this agent's memories.")] = None,
     run_id: Annotated[str | None, typer.Option("--run", help="Only this run's.")] = None,
     target: Annotated[
@@ -30,7 +30,7 @@ def export_command(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Write a tenant's memories with their histories as JSON lines; the sidecar may run or not."""
+    """Write all that a tenant keeps as JSON lines; the sidecar may run or not."""
     from inferscale_sidecar.cli.transfer import export_memories
     from inferscale_sidecar.core import Scope
 
@@ -73,7 +73,7 @@ def import_command(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Store the memories of an export that are not here yet; doing it again changes nothing.
+    """Store what an export holds and is not here yet; doing it again changes nothing.
 
     With --from mem0, FILE is a local Qdrant folder, a FAISS folder, or the URL of a Qdrant server
     or of a PostgreSQL database with pgvector.

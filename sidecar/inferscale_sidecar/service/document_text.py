@@ -1,4 +1,5 @@
-"""Which texts of a document are embedded: paths into JSON, as LangGraph's stores spell them.
+"""What a document may hold, and which of its texts are embedded: paths into JSON, as LangGraph's
+stores spell them.
 
 `a.b` field of a field, `a[0]` and `a[-1]` an element, `a[*]` and `*` all of them, `{a,b.c}` several
 fields, `$` or an empty path the whole document as JSON. What a path does not find is no text.
@@ -9,10 +10,25 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from inferscale_sidecar.errors import InvalidInput
+from inferscale.protocol.document import MAX_VALUE_BYTES
+from inferscale_sidecar.errors import InvalidInput, TooLarge
 
 MAX_TEXTS = 256
 _TOKEN = re.compile(r"\[[^\[\]]*\]|\{[^{}]*\}|[^.\[\]{}]+")
+
+
+def check_value(value: dict[str, Any]) -> None:
+    """Raises InvalidInput or TooLarge for what the store, or an answer, could not hold."""
+    try:
+        size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+    except (ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+        what = "a lone surrogate" if isinstance(error, UnicodeError) else "what JSON has not"
+        raise InvalidInput(f"value contains {what}; send valid JSON", param="value") from error
+    if size > MAX_VALUE_BYTES:
+        raise TooLarge(
+            f"value has {size} bytes, the limit is {MAX_VALUE_BYTES}; split the document",
+            param="value",
+        )
 
 
 def texts_at(value: dict[str, Any], paths: Sequence[str]) -> list[str]:

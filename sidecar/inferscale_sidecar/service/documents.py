@@ -6,10 +6,9 @@ before its own writes, and writes all or nothing; one owner's documents do not e
 
 import asyncio
 import heapq
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -17,11 +16,10 @@ import numpy as np
 from inferscale.protocol import document as wire
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.embed import Embedder
-from inferscale_sidecar.errors import InvalidInput, TooLarge
 from inferscale_sidecar.index.base import SCORE_DIGITS
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.document_filter import Predicate, compile_document_filter
-from inferscale_sidecar.service.document_text import texts_at
+from inferscale_sidecar.service.document_text import check_value, texts_at
 from inferscale_sidecar.store.document_port import (
     Document,
     DocumentDraft,
@@ -174,11 +172,13 @@ class DocumentService:
         puts = {path: op for path, op in last.items() if isinstance(op, wire.PutFields)}
         texts = {path: texts_at(op.value, op.index or ()) for path, op in puts.items()}
         for op in puts.values():
-            _check_value(op)
+            check_value(op.value)
         flat = [text for each in texts.values() for text in each]
         vectors = iter(await self._embedder.embed(flat) if flat else ())
         drafts = {
-            path: DocumentDraft(op.value, [next(vectors) for _ in texts[path]], op.ttl_s)
+            path: DocumentDraft(
+                op.value, [next(vectors) for _ in texts[path]], op.ttl_s, index=op.index or None
+            )
             for path, op in puts.items()
         }
         return {path: drafts.get(path) for path in last}
@@ -194,28 +194,12 @@ def _timed(
     """The same, with the moment at which each expires."""
     return {
         path: draft
-        and DocumentDraft(
-            draft.value,
-            draft.vectors,
-            draft.ttl_s,
-            None if draft.ttl_s is None else now + timedelta(seconds=draft.ttl_s),
+        and replace(
+            draft,
+            expires_at=None if draft.ttl_s is None else now + timedelta(seconds=draft.ttl_s),
         )
         for path, draft in writes.items()
     }
-
-
-def _check_value(op: wire.PutFields) -> None:
-    """Raises InvalidInput or TooLarge for what the store, or an answer, could not hold."""
-    try:
-        size = len(json.dumps(op.value, ensure_ascii=False, allow_nan=False).encode())
-    except (ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
-        what = "a lone surrogate" if isinstance(error, UnicodeError) else "what JSON has not"
-        raise InvalidInput(f"value contains {what}; send valid JSON", param="value") from error
-    if size > wire.MAX_VALUE_BYTES:
-        raise TooLarge(
-            f"value has {size} bytes, the limit is {wire.MAX_VALUE_BYTES}; split the document",
-            param="value",
-        )
 
 
 def _score(query: Vector, vectors: Sequence[Vector]) -> float:

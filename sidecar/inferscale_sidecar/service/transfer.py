@@ -1,26 +1,34 @@
-"""Export and import: a tenant's memories, or a scope's, as they are, out of here and into here.
+"""Export and import: all that a tenant keeps, or a scope, as it is, out of here and into here.
 
-Invariants: both take constant memory, whatever the number of memories; an import of anything that
+Invariants: both take constant memory, whatever there is; an import of anything that
 is not valid writes nothing; the same import again changes nothing; what is here stays as it is.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any
 
 from inferscale.protocol import transfer as wire
 from inferscale_sidecar.core import Scope, Tenant
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.service.transfer_blocks import block_line
+from inferscale_sidecar.service.transfer_documents import document_line
 from inferscale_sidecar.service.transfer_file import Entry, Source
 from inferscale_sidecar.service.transfer_import import Import, ImportOptions
 from inferscale_sidecar.service.transfer_lines import memory_line, write_line
-from inferscale_sidecar.store.transfer_port import Link, TransferPort
+from inferscale_sidecar.service.transfer_threads import message_line, thread_line
+from inferscale_sidecar.store.transfer_port import (
+    Link,
+    MovedDocument,
+    MovedMessage,
+    Snapshot,
+    TransferPort,
+)
 
 BATCH = 500
+DOCUMENT_WEIGHT = 10
+"""A document may be so many times as large as anything else."""
 MAX_SHOWN = 10
 """So many bad lines are named in an error."""
 
@@ -56,17 +64,10 @@ class TransferService:
         """
         embedder = await self._store.bound_embedder() if with_vectors else None
         yield write_line(wire.Header(tenant=tenant.id, embedder=embedder))
-        end = wire.End(memories=0, links=0, blocks=0)
+        end = wire.End(memories=0, links=0)
         async with self._store.snapshot(tenant.id, scope) as snapshot:
-            async for batch in snapshot.memories(with_vectors=with_vectors):
-                end.memories += len(batch)
-                yield b"".join(write_line(memory_line(each)) for each in batch)
-            async for links in snapshot.links():
-                end.links += len(links)
-                yield b"".join(write_line(_link_line(link)) for link in links)
-            async for blocks in snapshot.blocks():
-                end.blocks += len(blocks)
-                yield b"".join(write_line(block_line(each)) for each in blocks)
+            async for lines in _lines(snapshot, end, with_vectors=with_vectors):
+                yield b"".join(map(write_line, lines))
         yield write_line(end)
 
     async def import_from(
@@ -128,8 +129,37 @@ def _find_bad(source: Iterable[Entry]) -> _Bad:
 
 
 def _take(entries: Iterator[Entry]) -> list[Entry]:
-    return list(islice(entries, BATCH))
+    """As many as are held in memory and written at once."""
+    taken: list[Entry] = []
+    weight = 0
+    while weight < BATCH and (entry := next(entries, None)) is not None:
+        taken.append(entry)
+        weight += DOCUMENT_WEIGHT if isinstance(entry.what, MovedDocument) else 1
+    return taken
 
 
-def _link_line(link: Link) -> Any:
+async def _lines(
+    snapshot: Snapshot, end: wire.End, *, with_vectors: bool
+) -> AsyncIterator[Sequence[wire.Content]]:
+    """All that a snapshot holds, some at a time; what has been is counted in `end`."""
+    async for memories in snapshot.memories(with_vectors=with_vectors):
+        end.memories += len(memories)
+        yield [memory_line(each) for each in memories]
+    async for links in snapshot.links():
+        end.links += len(links)
+        yield [_link_line(link) for link in links]
+    async for blocks in snapshot.blocks():
+        end.blocks += len(blocks)
+        yield [block_line(each) for each in blocks]
+    async for several in snapshot.threads():
+        messages = [message_line(each) for each in several if isinstance(each, MovedMessage)]
+        threads = [thread_line(each) for each in several if not isinstance(each, MovedMessage)]
+        end.threads, end.messages = end.threads + len(threads), end.messages + len(messages)
+        yield [*threads, *messages]
+    async for documents in snapshot.documents(with_vectors=with_vectors):
+        end.documents += len(documents)
+        yield [document_line(each) for each in documents]
+
+
+def _link_line(link: Link) -> wire.LinkLine:
     return wire.LinkLine(kind=link.kind, memory_id=link.memory_id, target_id=link.target_id)

@@ -1,22 +1,49 @@
 """An export as a file: line after line, each with its number, or with what is wrong with it.
 
-Owns the order of the lines: header, memories, links, blocks, end. Reads nothing twice into memory.
+Owns the order of the lines: header, memories, links, then all else, end. Reads nothing twice into
+memory.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from inferscale.protocol import transfer as wire
+from inferscale_sidecar.core import Thread
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.service.transfer_blocks import to_block
+from inferscale_sidecar.service.transfer_documents import to_document
 from inferscale_sidecar.service.transfer_lines import read_line, to_link, to_moved
-from inferscale_sidecar.store.transfer_port import Link, MovedBlock, MovedMemory
+from inferscale_sidecar.service.transfer_threads import to_message, to_thread
+from inferscale_sidecar.store.transfer_port import (
+    Link,
+    MovedBlock,
+    MovedDocument,
+    MovedMemory,
+    MovedMessage,
+)
 
 MAX_LINE_BYTES = 64 * 2**20
 
 
-Imported = MovedMemory | Link | MovedBlock
+Imported = MovedMemory | Link | MovedBlock | Thread | MovedMessage | MovedDocument
+
+_READERS: Mapping[type, Callable[[Any], Imported]] = {
+    wire.MemoryLine: to_moved,
+    wire.LinkLine: to_link,
+    wire.BlockLine: to_block,
+    wire.ThreadLine: to_thread,
+    wire.MessageLine: to_message,
+    wire.DocumentLine: to_document,
+}
+_COUNTED: Mapping[str, type] = {
+    "memories": wire.MemoryLine,
+    "links": wire.LinkLine,
+    "blocks": wire.BlockLine,
+    "threads": wire.ThreadLine,
+    "messages": wire.MessageLine,
+    "documents": wire.DocumentLine,
+}
 
 
 class Entry(NamedTuple):
@@ -73,7 +100,7 @@ class ExportFile:
                     _check_counts(read, counts if complete else None)
                     continue
                 counts[type(read)] += 1
-                yield Entry(place, _read(read))
+                yield Entry(place, _READERS[type(read)](read))
             except InvalidInput as error:
                 complete = False
                 yield Entry(place, error)
@@ -98,13 +125,7 @@ class ExportFile:
         return header
 
 
-def _read(line: wire.MemoryLine | wire.LinkLine | wire.BlockLine) -> Imported:
-    if isinstance(line, wire.MemoryLine):
-        return to_moved(line)
-    return to_link(line) if isinstance(line, wire.LinkLine) else to_block(line)
-
-
-def _whole(line: bytes) -> wire.MemoryLine | wire.LinkLine | wire.BlockLine | wire.End:
+def _whole(line: bytes) -> wire.Content | wire.End:
     if not line.endswith(b"\n") and len(line) >= MAX_LINE_BYTES:
         raise InvalidInput(f"the line is longer than {MAX_LINE_BYTES} bytes")
     read = read_line(line)
@@ -124,9 +145,12 @@ def _check_counts(end: wire.End, counts: Mapping[type, int] | None) -> None:
     """`counts` of the lines by kind; None if some were not valid, for they were not counted."""
     if counts is None:
         return
-    found = (counts[wire.MemoryLine], counts[wire.LinkLine], counts[wire.BlockLine])
-    if (end.memories, end.links, end.blocks) != found:
-        raise InvalidInput(
-            f"the end counts {end.memories} memories, {end.links} links and {end.blocks} blocks, "
-            f"but there are {', '.join(map(str, found))}: lines are missing"
-        )
+    said = {name: getattr(end, name) for name in _COUNTED}
+    found = {name: counts[kind] for name, kind in _COUNTED.items()}
+    if said != found:
+        wrong = [
+            f"{said[name]} {name}, but there are {found[name]}"
+            for name in _COUNTED
+            if said[name] != found[name]
+        ]
+        raise InvalidInput(f"the end counts {', '.join(wrong)}: lines are missing")

@@ -8,21 +8,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inferscale.protocol import transfer as wire
-from inferscale_sidecar.core import Tenant
+from inferscale_sidecar.core import Tenant, Thread
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.errors import ConfigError
+from inferscale_sidecar.service.document_text import texts_at
 from inferscale_sidecar.service.transfer_file import Entry, Source
 from inferscale_sidecar.store.records import Vector
 from inferscale_sidecar.store.transfer_port import (
+    Fate,
     Link,
     MovedBlock,
+    MovedDocument,
     MovedMemory,
+    MovedMessage,
     Outcome,
     TransferPort,
 )
 
-_COUNTED = {
-    "new": "memories",
+_COUNTED: dict[Fate, str] = {
     "unchanged": "unchanged",
     "differing": "differing",
     "duplicate": "duplicates",
@@ -83,6 +86,39 @@ class Import:
         blocks = [e.what for e in batch if isinstance(e.what, MovedBlock)]
         if blocks:
             await self._put_blocks(blocks)
+        await self._put_threads(batch)
+        documents = [e.what for e in batch if isinstance(e.what, MovedDocument)]
+        if documents:
+            await self._put_documents(documents)
+
+    async def _put_threads(self, batch: Sequence[Entry]) -> None:
+        to, dry_run = self._tenant.id, self._options.dry_run
+        threads = [e.what for e in batch if isinstance(e.what, Thread)]
+        if threads:
+            for fate in await self._store.import_threads(to, threads, dry_run=dry_run):
+                self._note("threads", fate)
+        said = [e.what for e in batch if isinstance(e.what, MovedMessage)]
+        if said:
+            named = [
+                replace(m, message=replace(m.message, id=self._id(m.message.id))) for m in said
+            ]
+            for fate in await self._store.import_messages(
+                to, named, alias=self._alias, dry_run=dry_run
+            ):
+                self._note("messages", fate)
+
+    async def _put_documents(self, documents: Sequence[MovedDocument]) -> None:
+        """Only what is new is embedded."""
+        to = self._tenant.id
+        planned = await self._store.import_documents(to, documents, dry_run=True)
+        if self._options.dry_run:
+            for fate in planned:
+                self._note("documents", fate)
+            return
+        new = [d for d, fate in zip(documents, planned, strict=True) if fate == "new"]
+        stored = await self._store.import_documents(to, await self._indexed(new))
+        for fate in [*(fate for fate in planned if fate != "new"), *stored]:
+            self._note("documents", fate)
 
     async def _put_blocks(self, blocks: Sequence[MovedBlock]) -> None:
         named = [replace(b, block=replace(b.block, id=self._id(b.block.id))) for b in blocks]
@@ -94,7 +130,7 @@ class Import:
             dry_run=self._options.dry_run,
         )
         for outcome in outcomes:
-            self._count("blocks" if outcome.fate == "new" else _COUNTED[outcome.fate])
+            self._note("blocks", outcome.fate)
 
     async def _put_memories(self, memories: Sequence[MovedMemory]) -> None:
         planned = await self._import(memories, dry_run=True)
@@ -106,7 +142,7 @@ class Import:
             new = await self._embedded(new)
             outcomes = await self._import(new, dry_run=False) if new else []
         for memory, outcome in [*others, *zip(new, outcomes, strict=True)]:
-            self._count(_COUNTED[outcome.fate])
+            self._note("memories", outcome.fate)
             if outcome.memory_id != memory.memory.id:
                 self._renamed[memory.memory.id] = outcome.memory_id
 
@@ -119,14 +155,31 @@ class Import:
             dry_run=dry_run,
         )
 
-    async def _embedded(self, memories: Sequence[MovedMemory]) -> list[MovedMemory]:
-        bare = [m for m in memories if m.vector is None]
-        if not bare:
-            return list(memories)
+    async def _indexed(self, documents: Sequence[MovedDocument]) -> list[MovedDocument]:
+        """With the vectors of what is at their paths."""
+        ready = [
+            d if all(map(self._is_ours, d.draft.vectors)) else _with_vectors(d, ())
+            for d in documents
+        ]
+        texts = [
+            [] if d.draft.vectors else texts_at(dict(d.draft.value), d.draft.index or ())
+            for d in ready
+        ]
+        made = iter(await self._embed([text for its in texts for text in its]))
+        return [
+            _with_vectors(d, [next(made) for _ in its]) if its else d
+            for d, its in zip(ready, texts, strict=True)
+        ]
+
+    async def _embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        if not texts:
+            return ()
         if self._embedder is None:
-            raise ConfigError("memories without vectors need an embedder to be imported")
-        vectors = await self._embedder.embed([m.memory.text for m in bare])
-        made = iter(vectors)
+            raise ConfigError("what comes without vectors needs an embedder to be imported")
+        return list(await self._embedder.embed(texts))
+
+    async def _embedded(self, memories: Sequence[MovedMemory]) -> list[MovedMemory]:
+        made = iter(await self._embed([m.memory.text for m in memories if m.vector is None]))
         return [m if m.vector is not None else replace(m, vector=next(made)) for m in memories]
 
     def _named(self, moved: MovedMemory) -> MovedMemory:
@@ -151,5 +204,12 @@ class Import:
         """An id of the tenant's own for a foreign one, the same each time."""
         return str(uuid.uuid5(self._space, memory_id))
 
+    def _note(self, kind: str, fate: Fate) -> None:
+        self._count(kind if fate == "new" else _COUNTED[fate])
+
     def _count(self, name: str, number: int = 1) -> None:
         setattr(self.report, name, getattr(self.report, name) + number)
+
+
+def _with_vectors(moved: MovedDocument, vectors: Sequence[Vector]) -> MovedDocument:
+    return replace(moved, draft=replace(moved.draft, vectors=vectors))

@@ -37,9 +37,6 @@ def memory_line(moved: MovedMemory) -> wire.MemoryLine:
         )
         for past in moved.versions
     ]
-    vector = None
-    if moved.vector is not None:
-        vector = base64.b64encode(moved.vector.astype("<f4").tobytes()).decode()
     return wire.MemoryLine.model_construct(
         user_id=memory.scope.user_id,
         agent_id=memory.scope.agent_id,
@@ -57,7 +54,7 @@ def memory_line(moved: MovedMemory) -> wire.MemoryLine:
         created_at=memory.created_at,
         updated_at=memory.updated_at,
         versions=versions,
-        vector=vector,
+        vector=None if moved.vector is None else write_vector(moved.vector),
     )
 
 
@@ -73,8 +70,8 @@ def to_moved(line: wire.MemoryLine, *, tenant_id: str = "") -> MovedMemory:
     """Raises InvalidInput for a memory that the service would not store."""
     scope = Scope(line.user_id, line.agent_id, line.run_id)
     need_scope(scope)
-    _check_label(line.role, "role")
-    _check_label(line.actor_id, "actor_id")
+    check_label(line.role, "role")
+    check_label(line.actor_id, "actor_id")
     _check_history(line)
     memory = Memory(
         id=line.id,
@@ -93,7 +90,9 @@ def to_moved(line: wire.MemoryLine, *, tenant_id: str = "") -> MovedMemory:
         expires_at=line.expires_at,
     )
     versions = [PastVersion(v.version, v.event, v.memory, v.created_at) for v in line.versions]
-    return MovedMemory(memory, tuple(versions), _vector(line.vector))
+    return MovedMemory(
+        memory, tuple(versions), None if line.vector is None else read_vector(line.vector)
+    )
 
 
 def to_link(line: wire.LinkLine) -> Link:
@@ -101,7 +100,8 @@ def to_link(line: wire.LinkLine) -> Link:
     return Link(line.kind, line.memory_id, line.target_id)
 
 
-def _check_label(value: str | None, name: str) -> None:
+def check_label(value: str | None, name: str) -> None:
+    """Raises InvalidInput for a role or name that cannot be shown."""
     if value is not None and not value.isprintable():
         raise InvalidInput(f"{name} {value!a} has characters that cannot be printed", param=name)
 
@@ -120,9 +120,13 @@ def _check_history(line: wire.MemoryLine) -> None:
         )
 
 
-def _vector(text: str | None) -> Vector | None:
-    if text is None:
-        return None
+def write_vector(vector: Vector) -> str:
+    """Base64 of float32, little endian."""
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def read_vector(text: str) -> Vector:
+    """What `write_vector` made. Raises InvalidInput for what is no embedding."""
     try:
         vector = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
     except (binascii.Error, ValueError) as error:

@@ -25,12 +25,14 @@ class Owner:
 
 @dataclass(frozen=True)
 class DocumentDraft:
-    """What a document shall be. `vectors`: `[dim]` each; `expires_at` goes with `ttl_s`."""
+    """What a document shall be. `vectors`: `[dim]` each, of what is at the paths `index`;
+    `expires_at` goes with `ttl_s`."""
 
     value: Mapping[str, Any]
     vectors: Sequence[Vector] = ()
     ttl_s: float | None = None
     expires_at: datetime | None = None
+    index: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

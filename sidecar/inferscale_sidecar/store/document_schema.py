@@ -4,6 +4,7 @@ Invariant: a document's text stands in `documents` only, its vectors go with it.
 """
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Column,
     Float,
@@ -31,6 +32,8 @@ documents = Table(
     Column("namespace", Text, nullable=False),  # each label with a period behind it
     Column("key", Text, nullable=False),
     Column("value", Text, nullable=False),  # ASCII JSON, in the order of its fields
+    # Paths of what the vectors are of; NULL if it is not found by meaning, or none were noted.
+    Column("index_paths", JSON(none_as_null=True)),
     Column("ttl_s", Float(53)),
     Column("expires_at", UtcDateTime),
     Column("seq", BigInteger, nullable=False),  # larger = written later, within a tenant

@@ -33,7 +33,8 @@ from inferscale_sidecar.store.rows import (
     version_row,
 )
 from inferscale_sidecar.store.schema import embeddings, memories, memory_versions
-from inferscale_sidecar.store.threads import remove_threads, threads_in
+from inferscale_sidecar.store.thread_rows import threads_in
+from inferscale_sidecar.store.threads import remove_threads
 
 
 class SqlMemories:

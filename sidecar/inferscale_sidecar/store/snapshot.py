@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, literal, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Moment, Scope
-from inferscale_sidecar.store import block_arrivals
+from inferscale_sidecar.core import Moment, Scope, Thread
+from inferscale_sidecar.store import block_arrivals, document_arrivals, thread_arrivals
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import BATCH, in_scope, is_there, to_memory, to_vector
 from inferscale_sidecar.store.schema import embeddings, memories, memory_sources, memory_versions
@@ -17,7 +17,9 @@ from inferscale_sidecar.store.transfer_port import (
     Link,
     LinkKind,
     MovedBlock,
+    MovedDocument,
     MovedMemory,
+    MovedMessage,
     PastVersion,
     Snapshot,
 )
@@ -35,21 +37,28 @@ class SqlSnapshots:
     @asynccontextmanager
     async def snapshot(self, tenant_id: str, scope: Scope | None) -> AsyncIterator[Snapshot]:
         its = memories.c.tenant_id == tenant_id if scope is None else in_scope(tenant_id, scope)
-        its &= is_there(Moment(self._clock()))
+        now = self._clock()
+        its &= is_there(Moment(now))
         async with self._db.read() as conn:
-            yield SqlSnapshot(conn, its, tenant_id, scope)
+            yield SqlSnapshot(conn, its, tenant_id, scope, now)
 
 
 class SqlSnapshot:
     """Implements `Snapshot` on an open read transaction; `its` is a condition on `memories`."""
 
     def __init__(
-        self, conn: AsyncConnection, its: ColumnElement[bool], tenant_id: str, scope: Scope | None
+        self,
+        conn: AsyncConnection,
+        its: ColumnElement[bool],
+        tenant_id: str,
+        scope: Scope | None,
+        now: datetime,
     ) -> None:
         self._conn = conn
         self._its = its
         self._tenant_id = tenant_id
         self._scope = scope
+        self._now = now
 
     async def memories(self, *, with_vectors: bool = False) -> AsyncIterator[list[MovedMemory]]:
         query: Select[Any] = select(*memories.c, literal("queued").label("kv_state"))
@@ -81,6 +90,14 @@ class SqlSnapshot:
 
     def blocks(self) -> AsyncIterator[list[MovedBlock]]:
         return block_arrivals.read_out(self._conn, self._tenant_id, self._scope)
+
+    def threads(self) -> AsyncIterator[list[Thread | MovedMessage]]:
+        return thread_arrivals.read_out(self._conn, self._tenant_id, self._scope)
+
+    def documents(self, *, with_vectors: bool = False) -> AsyncIterator[list[MovedDocument]]:
+        return document_arrivals.read_out(
+            self._conn, self._tenant_id, self._scope, self._now, with_vectors=with_vectors
+        )
 
     async def links(self) -> AsyncIterator[list[Link]]:
         replaced = select(memories.c.num, literal(0), memories.c.id, memories.c.superseded_by)

@@ -14,6 +14,7 @@ from inferscale_sidecar.store.arrivals import SqlArrivals
 from inferscale_sidecar.store.banks import SqlBanks
 from inferscale_sidecar.store.blocks import SqlBlocks
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.document_arrivals import SqlDocumentArrivals
 from inferscale_sidecar.store.documents import SqlDocuments
 from inferscale_sidecar.store.expiry import SqlExpiry
 from inferscale_sidecar.store.extractions import SqlExtractions
@@ -30,6 +31,7 @@ from inferscale_sidecar.store.rows import insert_or
 from inferscale_sidecar.store.schema import meta, tenants
 from inferscale_sidecar.store.snapshot import SqlSnapshots
 from inferscale_sidecar.store.tenants import SqlTenants, new_tenant
+from inferscale_sidecar.store.thread_arrivals import SqlThreadArrivals
 from inferscale_sidecar.store.threads import SqlThreads
 from inferscale_sidecar.store.watermark import WaterMarks
 
@@ -58,6 +60,8 @@ class SqlStore(
     SqlLimits,
     SqlSnapshots,
     SqlArrivals,
+    SqlThreadArrivals,
+    SqlDocumentArrivals,
 ):
     """Implements `MemoryStore`.
 

@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Scope, Thread, ThreadMessage
 from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Removed
-from inferscale_sidecar.store.rows import batched, has_ids, next_seq
+from inferscale_sidecar.store.rows import batched, next_seq
 from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
+from inferscale_sidecar.store.thread_rows import find_thread, threads_in, to_message, to_thread
 from inferscale_sidecar.store.thread_tables import thread_messages, threads
 
 
@@ -29,7 +30,7 @@ class SqlThreads:
         now = self._clock()
         async with self._db.write() as conn:
             await next_seq(conn, tenant_id)
-            known = await _find(conn, tenant_id, thread_id)
+            known = await find_thread(conn, tenant_id, thread_id)
             if known is None:
                 row = {
                     "id": thread_id,
@@ -41,7 +42,7 @@ class SqlThreads:
                     "updated_at": now,
                 }
                 await conn.execute(insert(threads), row)
-                known = await _find(conn, tenant_id, thread_id)
+                known = await find_thread(conn, tenant_id, thread_id)
         assert known is not None
         if (known.user_id, known.agent_id) != (scope.user_id, scope.agent_id):
             raise Conflict(
@@ -49,12 +50,12 @@ class SqlThreads:
                 code="thread_id_taken",
                 param="id",
             )
-        return _to_thread(known)
+        return to_thread(known)
 
     async def get_thread(self, tenant_id: str, thread_id: str) -> Thread | None:
         async with self._db.read() as conn:
-            row = await _find(conn, tenant_id, thread_id)
-        return _to_thread(row) if row else None
+            row = await find_thread(conn, tenant_id, thread_id)
+        return to_thread(row) if row else None
 
     async def list_threads(
         self, tenant_id: str, scope: Scope | None = None, *, limit: int, after: int | None = None
@@ -68,7 +69,7 @@ class SqlThreads:
             total = await conn.scalar(select(func.count()).select_from(threads).where(condition))
             rows = (await conn.execute(query)).all()
         more = len(rows) > limit
-        found = [_to_thread(row) for row in rows[:limit]]
+        found = [to_thread(row) for row in rows[:limit]]
         return ThreadPage(found, total or 0, rows[limit - 1].num if more else None)
 
     async def add_messages(
@@ -81,7 +82,7 @@ class SqlThreads:
     ) -> list[ThreadMessage] | None:
         async with self._db.write() as conn:
             await next_seq(conn, tenant_id)
-            thread = await _find(conn, tenant_id, thread_id)
+            thread = await find_thread(conn, tenant_id, thread_id)
             if thread is None or not drafts:
                 return None if thread is None else []
             # One more than there are: an earlier request may have had more messages.
@@ -110,7 +111,7 @@ class SqlThreads:
     ) -> MessagePage | None:
         num = thread_messages.c.num
         async with self._db.read() as conn:
-            thread = await _find(conn, tenant_id, thread_id)
+            thread = await find_thread(conn, tenant_id, thread_id)
             if thread is None:
                 return None
             its = thread_messages.c.thread_num == thread.num
@@ -121,12 +122,12 @@ class SqlThreads:
             query = select(thread_messages).where(its).order_by(order).limit(limit + 1)
             rows = (await conn.execute(query)).all()
         more = len(rows) > limit
-        found = [_to_message(row) for row in rows[:limit]]
+        found = [to_message(row) for row in rows[:limit]]
         return MessagePage(found, total or 0, rows[limit - 1].num if more else None)
 
     async def delete_message(self, tenant_id: str, thread_id: str, message_id: str) -> bool:
         async with self._db.write() as conn:
-            thread = await _find(conn, tenant_id, thread_id)
+            thread = await find_thread(conn, tenant_id, thread_id)
             if thread is None:
                 return False
             is_this = (thread_messages.c.thread_num == thread.num) & (
@@ -142,11 +143,6 @@ class SqlThreads:
         return removed if removed.threads else None
 
 
-def threads_in(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
-    """Condition on `threads`: this tenant, and every id that is given; a run is a thread's id."""
-    return has_ids(threads, tenant_id, scope, run_id="id")
-
-
 async def remove_threads(conn: AsyncConnection, condition: ColumnElement[bool]) -> Removed:
     """Remove the threads for which `condition` (on `threads`) holds, with their messages."""
     its = thread_messages.c.thread_num.in_(select(threads.c.num).where(condition))
@@ -155,18 +151,13 @@ async def remove_threads(conn: AsyncConnection, condition: ColumnElement[bool]) 
     return Removed(0, 0, threads=gone, messages=messages)
 
 
-async def _find(conn: AsyncConnection, tenant_id: str, thread_id: str) -> Row[Any] | None:
-    query = select(threads).where(threads.c.tenant_id == tenant_id, threads.c.id == thread_id)
-    return (await conn.execute(query)).one_or_none()
-
-
 async def _read(conn: AsyncConnection, ids: Sequence[str]) -> list[ThreadMessage]:
     """Those of these messages that there are, in the order in which they were added."""
     found: list[ThreadMessage] = []
     for some in batched(ids):
         query = select(thread_messages).where(thread_messages.c.id.in_(some))
         rows = await conn.execute(query.order_by(thread_messages.c.num))
-        found += [_to_message(row) for row in rows]
+        found += [to_message(row) for row in rows]
     return found
 
 
@@ -185,20 +176,3 @@ def _refuse_others(earlier: Sequence[ThreadMessage], drafts: Sequence[MessageDra
             "distinct request",
             code="idempotency_key_reused",
         )
-
-
-def _to_thread(row: Row[Any]) -> Thread:
-    scope = Scope(row.user_id, row.agent_id, row.id)
-    return Thread(row.id, row.tenant_id, scope, row.created_at, row.updated_at, row.metadata)
-
-
-def _to_message(row: Row[Any]) -> ThreadMessage:
-    return ThreadMessage(
-        id=row.id,
-        role=row.role,
-        content=row.content,
-        created_at=row.created_at,
-        name=row.name,
-        said_at=row.said_at,
-        metadata=row.metadata,
-    )

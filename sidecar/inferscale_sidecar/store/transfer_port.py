@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from inferscale_sidecar.core import Block, Memory, Scope
+from inferscale_sidecar.core import Block, Memory, Scope, Thread, ThreadMessage
 from inferscale_sidecar.store.block_port import BlockEvent
+from inferscale_sidecar.store.document_port import DocumentDraft, Path
 from inferscale_sidecar.store.records import Event, Vector
 
 LinkKind = Literal["source", "superseded_by"]
 Fate = Literal["new", "unchanged", "differing", "duplicate", "deleted"]
-"""What becomes of a memory that comes in; see `inferscale.protocol.transfer.ImportResponse`."""
+"""What becomes of what comes in; see `inferscale.protocol.transfer.ImportResponse`."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,26 @@ class MovedBlock:
 
 
 @dataclass(frozen=True)
+class MovedMessage:
+    """A message on its way out or in. `thread` has the user, the agent and, as run, the id of its
+    thread."""
+
+    thread: Scope
+    message: ThreadMessage
+
+
+@dataclass(frozen=True)
+class MovedDocument:
+    """A document on its way out or in; `user_id` is None for one that all users share."""
+
+    user_id: str | None
+    path: Path
+    draft: DocumentDraft
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
 class Link:
     """`source`: the memory comes from the target; `superseded_by`: the target made it untrue."""
 
@@ -70,6 +91,12 @@ class Snapshot(Protocol):
 
     def links(self) -> AsyncIterator[list[Link]]:
         """All links of these memories, in batches, in the order of the memories."""
+
+    def threads(self) -> AsyncIterator[list[Thread | MovedMessage]]:
+        """Its threads and their messages, in batches: a thread before its messages."""
+
+    def documents(self, *, with_vectors: bool = False) -> AsyncIterator[list[MovedDocument]]:
+        """Its documents, if it is a user or the whole tenant, in the order of their writing."""
 
 
 class TransferPort(Protocol):
@@ -123,3 +150,28 @@ class TransferPort(Protocol):
         A source that does not exist is left out. Who superseded a memory is kept even if that one
         was deleted, but never changed.
         """
+
+    async def import_threads(
+        self, tenant_id: str, incoming: Sequence[Thread], *, dry_run: bool = False
+    ) -> list[Fate]:
+        """Store threads that are new here; they keep their ids. One with the id of another user's
+        or agent's thread is `differing`."""
+
+    async def import_messages(
+        self,
+        tenant_id: str,
+        incoming: Sequence[MovedMessage],
+        *,
+        alias: Callable[[str], str],
+        dry_run: bool = False,
+    ) -> list[Fate]:
+        """Append messages that are new here to their threads, which are made if need be. Those of a
+        thread that is another user's or agent's here are `differing`, and stay out.
+
+        An id that is given elsewhere in this database gives way to one made by `alias`.
+        """
+
+    async def import_documents(
+        self, tenant_id: str, incoming: Sequence[MovedDocument], *, dry_run: bool = False
+    ) -> list[Fate]:
+        """Store documents where there is none. What has expired is `deleted`."""

@@ -52,7 +52,10 @@ def test_what_goes_out_comes_in_and_goes_out_the_same(backend: Backend, script: 
                     assert await two.export(vectors=vectors) == content
                     again = await two.take(content)
                     assert again.memories == again.links == again.blocks == again.differing == 0
-                    assert again.unchanged == report.memories + report.blocks
+                    assert again.threads == again.messages == again.documents == 0
+                    assert again.unchanged == report.memories + report.blocks + (
+                        report.threads + report.messages + report.documents
+                    )
                     assert await two.export(vectors=vectors) == content
 
     asyncio.run(check())

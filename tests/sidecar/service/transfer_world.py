@@ -22,7 +22,9 @@ from inferscale_sidecar.service.transfer_file import ExportFile
 from inferscale_sidecar.service.transfer_import import ImportOptions
 from inferscale_sidecar.store import SqlStore
 from inferscale_sidecar.store.block_port import BlockDraft
+from inferscale_sidecar.store.document_port import DocumentDraft, Owner
 from inferscale_sidecar.store.records import Draft, FactDraft, Target
+from inferscale_sidecar.store.thread_port import MessageDraft
 
 from .fakes import HashEmbedder
 
@@ -95,7 +97,9 @@ metadata = st.one_of(
 )
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("add", "add", "add", "update", "delete", "extract", "block")),
+        st.sampled_from(
+            ("add", "add", "update", "delete", "extract", "block", "say", "say", "put", "drop")
+        ),
         st.integers(0, 50),
         st.sampled_from(SCOPES),
         st.sampled_from(TEXTS),
@@ -115,6 +119,13 @@ async def play(place: Place, script: Sequence[Step]) -> None:
             await place.memory.add(place.tenant, scope, message, metadata=fields, infer=False)
         elif action == "block":
             await pin(place, scope, f"label{pick % 3}", text)
+        elif action == "say":
+            await say(
+                place, scope.user_id or "alice", f"t{pick % 2}", text, metadata=fields or None
+            )
+        elif action in ("put", "drop"):
+            value = {"text": text, "more": fields} if action == "put" else None
+            await put(place, scope.user_id, f"key{pick % 3}", value)
         elif action == "extract":
             await extract(place, scope, text, there[:1])
         elif there and action == "delete":
@@ -146,3 +157,21 @@ async def extract(place: Place, scope: Scope, text: str, replaced: Sequence[Memo
     targets = tuple(Target(memory.id, memory.version) for memory in replaced)
     found = FactDraft(Draft(fact, vectors[1], "user"), (0,), supersedes=targets)
     await place.store.finish_extraction(place.tenant.id, job.id, [found])
+
+
+async def say(place: Place, user_id: str, thread: str, text: str, **fields: Any) -> None:
+    """A message in a thread of the user, which is made if need be."""
+    thread_id = f"{thread}-{user_id}"
+    await place.store.create_thread(place.tenant.id, thread_id, Scope(user_id), {"made": "here"})
+    drafts = [MessageDraft("user", text, "Ann", **fields)]
+    assert await place.store.add_messages(place.tenant.id, thread_id, drafts)
+
+
+async def put(place: Place, user_id: str | None, key: str, value: dict[str, Any] | None) -> None:
+    """A document that is found by its text, or, with None, none."""
+    draft = None
+    if value is not None:
+        (vector,) = await place.embedder.embed([value["text"]])
+        draft = DocumentDraft(value, [vector], index=["text"])
+    path = (("notes", "ä"), key)
+    await place.store.write_documents(Owner(place.tenant.id, user_id), {path: draft})

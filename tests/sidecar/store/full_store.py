@@ -81,7 +81,7 @@ async def _keep(store: SqlStore, memory_id: str) -> None:
     await store.create_thread(TENANT, "thread", Scope(user_id="alice"), None)
     await store.add_messages(TENANT, "thread", [MessageDraft("user", "hello")])
     path = (("a", "b"), "key")
-    document = DocumentDraft({"x": 1}, (np.ones(4, np.float32),), 5e9, later)
+    document = DocumentDraft({"x": 1}, (np.ones(4, np.float32),), 5e9, later, ["x"])
     await store.write_documents(Owner(TENANT, "alice"), {path: document})
 
 
