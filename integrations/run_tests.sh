@@ -24,6 +24,7 @@ declare -A tools=(
   [langchain]="langchain-tests==1.1.9"
   [openai-agents]=""
   [mcp]=""
+  [pydantic-ai]=""
 )
 
 mapfile -t frameworks < <(printf '%s\n' "${!tools[@]}" | sort)

@@ -4,7 +4,7 @@ Owns the choice of client. Invariant: blocking HTTP never runs on the event loop
 """
 
 import asyncio
-from typing import Any
+from typing import Any, Self
 
 from inferscale import AsyncMemory, InvalidArgumentError, Memory
 
@@ -26,6 +26,17 @@ class Clients:
         _need("async_memory", async_memory, AsyncMemory)
         self._memory = Memory() if memory is None and async_memory is None else memory
         self._async_memory = async_memory
+
+    @classmethod
+    def of(cls, client: Memory | AsyncMemory | None) -> Self:
+        """One client of either kind; None: a blocking one from the environment.
+
+        Raises:
+            InvalidArgumentError: it is something else.
+        """
+        if isinstance(client, AsyncMemory):
+            return cls(None, client)
+        return cls(client, None)
 
     @property
     def blocking(self) -> Memory:

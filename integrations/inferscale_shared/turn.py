@@ -35,12 +35,22 @@ def ids_of(memory: Mapping[str, Any]) -> dict[str, str]:
     if not ids:
         raise InvalidArgumentError(
             f"whose memory? {dict(memory)!r} names none of {', '.join(IDS)}; "
-            "pass a scope such as {'user_id': 'alice'}."
+            "pass a scope such as {'user_id': 'alice'}, or remember nothing."
         )
     for name, value in ids.items():
         if not isinstance(value, str):
             raise InvalidArgumentError(f"{name} is a {type(value).__name__}; it must be a string.")
     return ids
+
+
+def check_remember(remember: str) -> None:
+    """Refuse what is none of `REMEMBER`.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if remember not in REMEMBER:
+        raise InvalidArgumentError(f"remember is {remember!r}; it must be one of {REMEMBER}.")
 
 
 class TurnWriter:
@@ -49,7 +59,8 @@ class TurnWriter:
     Args:
         clients: who writes.
         memory: a scope, such as `{"user_id": "alice", "k": 20}`; its ids are used.
-        remember: "user" writes what the user said, "turn" the final answer too, "nothing" nothing.
+        remember: "user" writes what the user said, "turn" the final answer too, "nothing" nothing,
+            and then `memory` may be anything, such as a handle.
         metadata: goes with everything that is written.
         raise_write_errors: True: an error of the sidecar is raised. False: it is logged.
 
@@ -66,10 +77,9 @@ class TurnWriter:
         metadata: Mapping[str, Any] | None = None,
         raise_write_errors: bool = False,
     ) -> None:
-        if remember not in REMEMBER:
-            raise InvalidArgumentError(f"remember is {remember!r}; it must be one of {REMEMBER}.")
+        check_remember(remember)
         self._clients = clients
-        self._scope = ids_of(memory)
+        self._scope = {} if remember == "nothing" else ids_of(memory)
         self._remember = remember
         self._metadata = metadata
         self._raise_write_errors = raise_write_errors

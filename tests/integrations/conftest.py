@@ -3,8 +3,9 @@
 import json
 import os
 import subprocess
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,44 @@ def real() -> Sidecar:
             f"no sidecar with a real engine ({REAL_ENV} is not set): make test-integrations"
         )
     return Sidecar(url)
+
+
+@pytest.fixture
+def real_memory(real: Sidecar) -> Iterator[Memory]:
+    with Memory(real.url) as memory:
+        yield memory
+
+
+@pytest.fixture
+def facts() -> list[str]:
+    """What a user has told before, beside what a test is about."""
+    return [
+        "I work as a nurse in the night shift",
+        "I take the tram to the hospital",
+        "My brother lives in Lisbon",
+        "I am learning the cello",
+        "I do not eat mushrooms",
+        "My flat is on the third floor",
+    ]
+
+
+@pytest.fixture
+def run_example() -> Callable[..., str]:
+    """`run_example(name, *words, url=…)` runs a file of `examples/`: what it printed."""
+
+    def run(name: str, *words: str, url: str) -> str:
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "examples" / name), *words],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "INFERSCALE_BASE_URL": url},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture

@@ -111,7 +111,8 @@ class ScriptedEngine:
         calls = [{**call, "index": n} for n, call in enumerate(message.get("tool_calls") or [])]
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         deltas += [{"tool_calls": calls}] if calls else []
-        deltas += [{"content": word + " "} for word in (message["content"] or "").split(" ")]
+        words = message["content"].split(" ") if message["content"] else []
+        deltas += [{"content": word + " "} for word in words]
         for delta in deltas:
             yield _event([{"index": 0, "delta": delta, "finish_reason": None}])
         end = "tool_calls" if calls else "stop"

@@ -22,6 +22,7 @@ PACKAGES = [
     "inferscale_agents",
     "inferscale_langchain",
     "inferscale_mcp",
+    "inferscale_pydantic_ai",
 ]
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -46,6 +47,7 @@ def test_importing_a_package_imports_no_framework(package: str) -> None:
         ("inferscale_langchain", "InferScaleMiddleware", "langchain", "langchain"),
         ("inferscale_langchain", "InferScaleRetriever", "langchain_core", "langchain"),
         ("inferscale_mcp", "create_server", "mcp", "mcp"),
+        ("inferscale_pydantic_ai", "InferScaleMemory", "pydantic_ai", "pydantic-ai"),
     ],
 )
 def test_without_the_framework_the_error_names_the_extra(
