@@ -196,11 +196,13 @@ class Metrics:
         evictions = self._counter("kv_evictions", "Items evicted for others.", "tier")
         lookups = self._counter("kv_lookups", "Items asked of the bank.", "outcome")
         broken = self._counter("kv_checksum_failures", "Items that failed their checksum.")
+        delayed = self._counter("delayed_requests", "Put off to a later step of the engine.")
         self.kv_growth = {
             "evicted_items": Growth(evictions.labels("disk")),
             "bank_hits": Growth(lookups.labels("hit")),
             "bank_misses": Growth(lookups.labels("miss")),
             "corrupt_items": Growth(broken),
+            "delayed_requests": Growth(delayed),
         }
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -87,6 +87,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             secret=settings.secret,
             pending=lambda: pending_keys([self._state], settings.num_ranks),
             group_block_sizes=[g.kv_cache_spec.block_size for g in kv_cache_config.kv_cache_groups],
+            step_bytes=settings.inject_step_bytes,
         )
 
     # -- worker side

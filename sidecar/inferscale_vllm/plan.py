@@ -58,6 +58,8 @@ class Plan:
         adapter: the request's LoRA adapter (`fingerprint.adapter_of`); zeros for none.
         holder: names the plan's promises; empty if it has none.
         renew_at: when they have to be renewed, monotonic seconds.
+        step_bytes: what the step that injects it reads from the bank.
+        is_delayed: it was put off to a later step.
     """
 
     request_id: str
@@ -74,6 +76,8 @@ class Plan:
     adapter: bytes = NO_ADAPTER
     holder: bytes = b""
     renew_at: float = 0.0
+    step_bytes: int = 0
+    is_delayed: bool = False
 
     @property
     def start(self) -> int:

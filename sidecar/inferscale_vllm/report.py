@@ -38,6 +38,11 @@ class Reporter:
         """A bug of ours."""
         self._declined["error"] += 1
 
+    def delayed(self, plan: Plan) -> None:
+        """A request was put off to a later step; counted once."""
+        self._totals["delayed_requests"] += not plan.is_delayed
+        plan.is_delayed = True
+
     def admitted(self, plan: Plan) -> None:
         """A request got its blocks: what was promised is final now."""
         report = self.of(plan)

@@ -14,6 +14,7 @@ import numpy as np
 from inferscale_vllm import compat
 from inferscale_vllm.metadata import Load, Slice, StepMetadata
 from inferscale_vllm.operation import Refused, parse
+from inferscale_vllm.pace import StepBudget, stored_bytes
 from inferscale_vllm.plan import Plan, segments, slots_of
 from inferscale_vllm.planner import Planner
 from inferscale_vllm.report import Reporter
@@ -30,6 +31,7 @@ class Scheduler:
         secret: shared with the sidecar; None: every operation is refused.
         group_block_sizes: tokens per block of each KV cache group.
         pending: which captured items are on their way to the bank.
+        step_bytes: most that one step injects; 0: no limit.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class Scheduler:
         secret: str | None,
         group_block_sizes: list[int],
         pending: Callable[[], set[str]] = set,
+        step_bytes: int = 0,
     ) -> None:
         self._planner = planner
         self._reporter = reporter
         self._secret = secret
         self._group_block_sizes = group_block_sizes
         self._pending_keys = pending
+        self._budget = StepBudget(step_bytes)
         self._plans: dict[str, Plan] = {}
         self._requests: dict[str, Any] = {}
         self._pending = StepMetadata()
@@ -65,8 +69,11 @@ class Scheduler:
             self._plans[request.request_id] = self._planner.plan(operation, request, prompt)
             self._requests[request.request_id] = request
 
-    def match(self, request: Any, num_computed_tokens: int) -> int:
-        """Tokens behind the local hit that will be injected. Asked twice, answered twice."""
+    def match(self, request: Any, num_computed_tokens: int) -> int | None:
+        """Tokens behind the local hit that will be injected. Asked twice, answered twice.
+
+        None: not in this step; vLLM asks again in the next one.
+        """
         plan = self._plans.get(request.request_id)
         if plan is None:
             return 0
@@ -81,10 +88,15 @@ class Scheduler:
             plan.reason = "prefix_not_captured"
             return 0
         self._planner.promise(plan)
-        live = [s for s in plan.spans if s.end > num_computed_tokens]
-        if not all(self._planner.headers([s.key for s in live])):
+        pieces = segments(plan.spans, num_computed_tokens, plan.end)
+        headers = self._planner.headers([piece.key for piece in pieces])
+        if not all(headers):
             plan.reason = "items_missing"
             return 0
+        plan.step_bytes = stored_bytes(pieces, headers)
+        if not self._budget.allows(plan.step_bytes):
+            self._reporter.delayed(plan)
+            return None
         return plan.end - num_computed_tokens
 
     def admit(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -94,6 +106,7 @@ class Scheduler:
             return
         if num_external_tokens:
             self._pending.loads.append(self._load(plan, blocks, num_external_tokens))
+            self._budget.spend(plan.step_bytes)
         if not plan.is_admitted:
             plan.is_admitted = True
             plan.injected = num_external_tokens
@@ -122,6 +135,7 @@ class Scheduler:
     def step(self, scheduler_output: Any) -> StepMetadata:
         """This step's work for the workers. Never raises: its loads are promises."""
         metadata, self._pending = self._pending, StepMetadata()
+        self._budget.renew()
         self._record_uses()
         metadata.num_tokens = sum(scheduler_output.num_scheduled_tokens.values())
         state = scheduler_output.kv_connector_block_state

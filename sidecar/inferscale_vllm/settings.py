@@ -16,10 +16,12 @@ from inferscale_vllm.bank.identity import bank_id
 from inferscale_vllm.fingerprint import fingerprint
 
 DEFAULT_BANK_SIZE_BYTES = 8 * 2**30
+DEFAULT_STEP_BYTES = 256 * 2**20
 _KNOWN = {
     "bank_dir",
     "bank_size_bytes",
     "bank_tenant_share",
+    "inject_step_bytes",
     "kv_store_dtype",
     "verify_writes",
 }
@@ -39,6 +41,7 @@ class Settings:
     num_ranks: worker ranks that must all hold an item before it is promised.
     verify_writes: read every injected token back and compare (tests and `doctor`).
     secret: shared with the sidecar; None: every operation is refused.
+    inject_step_bytes: most that one engine step injects; 0: no limit.
     """
 
     root: Path
@@ -50,6 +53,7 @@ class Settings:
     secret: str | None
     bank_tenant_share: float = 1.0
     kv_store_dtype: str = "bf16"
+    inject_step_bytes: int = DEFAULT_STEP_BYTES
 
     @classmethod
     def of(cls, vllm_config: Any) -> "Settings":
@@ -93,6 +97,7 @@ class Settings:
             secret=os.environ.get(SECRET_ENV) or None,
             bank_tenant_share=share,
             kv_store_dtype=store_dtype,
+            inject_step_bytes=_bytes(extra, "inject_step_bytes", DEFAULT_STEP_BYTES),
         )
 
     def bank_path(self, rank: int) -> Path:
@@ -119,3 +124,11 @@ class Settings:
     @property
     def state_path(self) -> Path:
         return self.root / "engines" / self.engine_id
+
+
+def _bytes(extra: Mapping[str, Any], name: str, default: int) -> int:
+    """A size that may be 0."""
+    size = int(extra.get(name, default))
+    if size < 0:
+        raise ValueError(f"{name} is {size}, it must be a number of bytes, or 0")
+    return size

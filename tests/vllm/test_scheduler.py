@@ -63,13 +63,16 @@ def cache() -> CacheManager:
 
 @pytest.fixture
 def scheduler(bank: Bank, state: EngineState, cache: CacheManager) -> Scheduler:
+    return make(bank, state, cache)
+
+
+def make(bank: Bank, state: EngineState, cache: CacheManager, **options: Any) -> Scheduler:
     reporter = Reporter(state)
     planner = Planner(
         banks=[bank], state=state, reporter=reporter, hash_function=hash, unsupported=None
     )
-    scheduler = Scheduler(
-        planner=planner, reporter=reporter, secret=SECRET, group_block_sizes=[BLOCK]
-    )
+    options = {"group_block_sizes": [BLOCK], **options}
+    scheduler = Scheduler(planner=planner, reporter=reporter, secret=SECRET, **options)
     scheduler.bind(cache)
     return scheduler
 
@@ -290,14 +293,7 @@ def test_items_of_an_adapter_serve_it_and_nobody_else(
 def test_groups_have_their_own_slots_and_a_window_none_for_what_it_dropped(
     bank: Bank, state: EngineState, cache: CacheManager
 ) -> None:
-    reporter = Reporter(state)
-    planner = Planner(
-        banks=[bank], state=state, reporter=reporter, hash_function=hash, unsupported=None
-    )
-    scheduler = Scheduler(
-        planner=planner, reporter=reporter, secret=SECRET, group_block_sizes=[4, 8]
-    )
-    scheduler.bind(cache)
+    scheduler = make(bank, state, cache, group_block_sizes=[4, 8])
     asked = inject()
     scheduler.arrive(asked)
     assert scheduler.match(asked, 0) == 10
@@ -306,3 +302,39 @@ def test_groups_have_their_own_slots_and_a_window_none_for_what_it_dropped(
     [load] = step(scheduler, 2).loads
     assert load.slots[0].tolist() == [36, 37, 38, 39, 12, 13, 14, 15, 20, 21]
     assert load.slots[1].tolist() == [-1] * 8 + [16, 17]
+
+
+STORED_BYTES = 8 * 10
+"""What a whole injection reads: prefix and both items."""
+
+
+@pytest.mark.parametrize(("step_bytes", "per_step"), [(0, 3), (1, 1), (2 * STORED_BYTES, 2)])
+def test_what_is_too_much_for_a_step_comes_in_a_later_one(
+    bank: Bank, state: EngineState, cache: CacheManager, step_bytes: int, per_step: int
+) -> None:
+    scheduler = make(bank, state, cache, step_bytes=step_bytes)
+    waiting = [inject(request_id=f"vllm-{n}") for n in range(3)]
+    for asked in waiting:
+        scheduler.arrive(asked)
+    loads = []
+    while waiting:
+        for asked in waiting:
+            claim = scheduler.match(asked, 0)
+            assert claim in (10, None)
+            if claim:
+                scheduler.admit(asked, Blocks(), claim)
+        loads.append(len(step(scheduler, 2).loads))
+        waiting = waiting[loads[-1] :]
+    assert loads == [per_step] * (3 // per_step) + [3 % per_step] * bool(3 % per_step)
+    delayed = (state.get_note("counters") or {}).get("delayed_requests", 0)
+    assert delayed == 3 - per_step
+
+
+def test_a_request_that_vllm_finds_no_room_for_spends_nothing(
+    bank: Bank, state: EngineState, cache: CacheManager
+) -> None:
+    scheduler = make(bank, state, cache, step_bytes=1)
+    first, second = inject(request_id="vllm-1"), inject(request_id="vllm-2")
+    for asked in (first, second):
+        scheduler.arrive(asked)
+        assert scheduler.match(asked, 0) == 10

@@ -115,6 +115,8 @@ class EngineConfig(_Section):
     """Most of the bank that one tenant may take; above it, its own oldest items make room."""
     kv_store_dtype: Literal["auto", "bf16", "int8", "k8v4"] = "bf16"
     """How the bank stores KV. bf16: in the model's dtype, exact; int8: half; k8v4: two fifths."""
+    inject_step_bytes: ByteSize = Field(default=256 * 2**20, ge=0)
+    """Most KV that one engine step injects; others get theirs a step later. 0: no limit."""
     cpu_kv_space_gib: int = Field(default=2, ge=1)
     """KV cache of a vLLM on CPU (`VLLM_CPU_KVCACHE_SPACE`)."""
     start_timeout_s: Seconds = 900

@@ -123,5 +123,6 @@ def _kv_transfer(config: Config) -> dict[str, object]:
             "bank_size_bytes": config.engine.bank_size_bytes,
             "kv_store_dtype": config.engine.kv_store_dtype,
             "bank_tenant_share": config.engine.bank_tenant_share,
+            "inject_step_bytes": config.engine.inject_step_bytes,
         },
     }

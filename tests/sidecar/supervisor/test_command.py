@@ -39,6 +39,7 @@ def test_the_connector_is_loaded_by_its_module(tmp_path: Path) -> None:
         "bank_size_bytes": 2**30,
         "kv_store_dtype": "bf16",
         "bank_tenant_share": 1,
+        "inject_step_bytes": 256 * 2**20,
     }
 
 
