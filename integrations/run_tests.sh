@@ -25,6 +25,7 @@ declare -A tools=(
   [openai-agents]=""
   [mcp]=""
   [pydantic-ai]=""
+  [strands]=""
 )
 
 mapfile -t frameworks < <(printf '%s\n' "${!tools[@]}" | sort)

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +122,34 @@ def facts() -> list[str]:
         "I do not eat mushrooms",
         "My flat is on the third floor",
     ]
+
+
+Answer = Callable[[Memory, str, str], Awaitable[tuple[str, str]]]
+"""(memory, what a user says, the user) → what a new thread answers, and its report's id."""
+
+
+@pytest.fixture
+def two_turns(
+    real_memory: Memory, facts: list[str], user: str
+) -> Callable[[Answer], Awaitable[None]]:
+    """Checks, on the real engine, that a second thread is answered from what the first was told."""
+
+    async def check(answer: Answer) -> None:
+        asked = "What is my cat called?"
+        real_memory.add([{"role": "user", "content": fact} for fact in facts], user_id=user)
+        await answer(real_memory, "My cat is called Biscuit", user)
+        real_memory.wait_until_ready(180, builds=True)
+        stranger, _ = await answer(real_memory, asked, f"{user}-other")
+        said, report_id = await answer(real_memory, asked, user)
+        report = real_memory.report(report_id)
+        assert "Biscuit" in said
+        assert "Biscuit" not in stranger
+        assert report.items == len(facts) + 1
+        assert report.mode == "injected", report
+        assert report.tokens is not None
+        assert report.tokens.injected > report.tokens.prefilled
+
+    return check
 
 
 @pytest.fixture

@@ -86,9 +86,10 @@ class ScriptedEngine:
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
+        if body.get("tools") == []:
+            return _refusal(400, "BadRequestError", "tools", "`tools` must not be an empty array")
         if body.get("model") not in (None, "", MODEL):  # as vLLM has it
-            error = {"message": "no such model", "type": "NotFoundError", "param": "model"}
-            return JSONResponse({"error": {**error, "code": 404}}, status_code=404)
+            return _refusal(404, "NotFoundError", "model", "no such model")
         self.bodies.append(body)
         message = self._message(body["messages"])
         if body.get("stream"):
@@ -122,6 +123,11 @@ class ScriptedEngine:
 
 
 _USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+
+
+def _refusal(code: int, kind: str, param: str, message: str) -> Response:
+    error = {"message": message, "type": kind, "param": param, "code": code}
+    return JSONResponse({"error": error}, status_code=code)
 
 
 def _head(kind: str) -> dict[str, Any]:

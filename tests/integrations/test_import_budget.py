@@ -17,12 +17,14 @@ FRAMEWORKS = {
     "mcp",
     "openai",
     "pydantic_ai",
+    "strands",
 }
 PACKAGES = [
     "inferscale_agents",
     "inferscale_langchain",
     "inferscale_mcp",
     "inferscale_pydantic_ai",
+    "inferscale_strands",
 ]
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -48,6 +50,8 @@ def test_importing_a_package_imports_no_framework(package: str) -> None:
         ("inferscale_langchain", "InferScaleRetriever", "langchain_core", "langchain"),
         ("inferscale_mcp", "create_server", "mcp", "mcp"),
         ("inferscale_pydantic_ai", "InferScaleMemory", "pydantic_ai", "pydantic-ai"),
+        ("inferscale_strands", "InferScaleModel", "openai", "strands"),
+        ("inferscale_strands", "InferScalePlugin", "strands", "strands"),
     ],
 )
 def test_without_the_framework_the_error_names_the_extra(
