@@ -196,8 +196,16 @@ class LimitsConfig(_Section):
     """Memories, with the messages kept behind facts and what was superseded."""
     memories_per_user: int = Field(default=0, ge=0)
     """The same, of one `user_id`."""
+    blocks: int = Field(default=0, ge=0)
+    """Pinned blocks."""
+    threads: int = Field(default=0, ge=0)
+    """Threads."""
+    messages: int = Field(default=0, ge=0)
+    """Messages of all threads."""
+    documents: int = Field(default=0, ge=0)
+    """Documents of the store."""
     text_bytes: ByteSize = Field(default=0, ge=0)
-    """Text of all memories, in bytes of UTF-8; accepts `10MiB`."""
+    """Text of memories, blocks, messages and documents, in bytes of UTF-8; accepts `10MiB`."""
     text_bytes_per_memory: ByteSize = Field(default=0, ge=0)
     """Text of one memory; never more than 65,536 bytes."""
 

@@ -87,7 +87,8 @@ class SqlArrivals:
             outcomes = await block_arrivals.judge(conn, *how)
             pairs = zip(outcomes, incoming, strict=True)
             new = [(o.memory_id, each) for o, each in pairs if o.fate == "new"]
-            await block_arrivals.insert_new(conn, tenant_id, new)
+            async with quota.room(conn, tenant_id, None, self._limits):
+                await block_arrivals.insert_new(conn, tenant_id, new)
         return outcomes
 
     async def import_links(self, tenant_id: str, links: Sequence[Link]) -> int:
@@ -217,7 +218,8 @@ async def _insert(
         for past in each.versions
     ]
     await conn.execute(insert(memory_versions), versions)
-    await quota.count_rows(conn, rows)
+    texts = [row["text"] for row in rows]
+    await quota.count_texts(conn, rows[0]["tenant_id"], "memories", texts)
 
 
 def _blob(each: MovedMemory) -> bytes:

@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Block, Scope
-from inferscale_sidecar.store import block_rows
+from inferscale_sidecar.store import block_rows, quota
 from inferscale_sidecar.store.block_port import BlockEvent
 from inferscale_sidecar.store.block_tables import block_scopes, block_versions, blocks
 from inferscale_sidecar.store.rows import BATCH, batched, scope_digest
@@ -97,6 +97,8 @@ async def insert_new(
     conn: AsyncConnection, tenant_id: str, incoming: Sequence[tuple[str, MovedBlock]]
 ) -> None:
     """Store blocks under the given ids, with their histories."""
+    values = [moved.block.value for _, moved in incoming]
+    await quota.count_texts(conn, tenant_id, "blocks", values)
     for block_id, moved in incoming:
         block = moved.block
         row = {"id": block_id, "tenant_id": tenant_id, "created_at": block.created_at}

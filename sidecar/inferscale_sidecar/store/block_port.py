@@ -52,6 +52,7 @@ class BlockPort(Protocol):
         Raises:
             Conflict: the scope has a block with this label.
             NotFound: no such tenant.
+            QuotaExceeded: over one of the tenant's limits.
         """
 
     async def get_block(self, tenant_id: str, block_id: str) -> Block | None: ...
@@ -92,6 +93,7 @@ class BlockPort(Protocol):
 
         Raises:
             Conflict: the new label is another block's in one of the scopes.
+            QuotaExceeded: over one of the tenant's limits.
         """
 
     async def attach_block(self, tenant_id: str, block_id: str, scope: Scope) -> Block | None:

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Select, delete, func, insert, literal, sel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Scope
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.block_rows import attached_to
 from inferscale_sidecar.store.block_tables import (
     block_prefixes,
@@ -49,6 +50,7 @@ async def remove_blocks(
     ).where(condition)
     columns = ["block_id", "version", "event", "tenant_id", "created_at"]
     await conn.execute(insert(block_versions).from_select(columns, events))
+    await quota.discount(conn, "blocks", condition)
     gone = await conn.execute(delete(blocks).where(condition))  # what it was attached to follows
     return Removed(0, 0, handle_items=lines.rowcount, blocks=gone.rowcount)
 

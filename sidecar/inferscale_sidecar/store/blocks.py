@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Block, Scope
-from inferscale_sidecar.store import block_rows
+from inferscale_sidecar.core import Block, Limits, Scope
+from inferscale_sidecar.store import block_rows, quota
 from inferscale_sidecar.store.block_port import BlockDraft, BlockEvent, BlockPage
 from inferscale_sidecar.store.block_removal import remove_blocks
 from inferscale_sidecar.store.block_rows import attached_to, is_block, shown_in
@@ -30,6 +30,7 @@ class SqlBlocks:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _limits: Limits
 
     async def create_block(self, tenant_id: str, draft: BlockDraft, scope: Scope | None) -> Block:
         now = self._clock()
@@ -38,7 +39,9 @@ class SqlBlocks:
         async with self._db.write() as conn:
             await next_seq(conn, tenant_id)
             row = {"id": block.id, "tenant_id": tenant_id, "created_at": now}
-            await conn.execute(insert(blocks), row | block_rows.columns_of(block))
+            async with quota.room(conn, tenant_id, None, self._limits):
+                await conn.execute(insert(blocks), row | block_rows.columns_of(block))
+                await quota.count_texts(conn, tenant_id, "blocks", [block.value])
             await block_rows.insert_version(conn, block, "ADD", now)
             if scope is not None:
                 await block_rows.attach(conn, tenant_id, block.id, block.label, scope)
@@ -99,6 +102,9 @@ class SqlBlocks:
                 await block_rows.insert_version(conn, new, "UPDATE", now)
             values = block_rows.columns_of(new)
             await conn.execute(update(blocks).where(is_block(tenant_id, block_id)).values(values))
+            async with quota.room(conn, tenant_id, None, self._limits):
+                grown = len(new.value.encode()) - len(old.value.encode())
+                await quota.count(conn, tenant_id, text_bytes=grown)
         return new
 
     async def attach_block(self, tenant_id: str, block_id: str, scope: Scope) -> Block | None:

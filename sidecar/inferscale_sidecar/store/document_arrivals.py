@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import insert, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Scope
+from inferscale_sidecar.core import Limits, Scope
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_port import DocumentDraft, Owner
 from inferscale_sidecar.store.document_rows import (
@@ -63,6 +64,7 @@ class SqlDocumentArrivals:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _limits: Limits
 
     async def import_documents(
         self, tenant_id: str, incoming: Sequence[MovedDocument], *, dry_run: bool = False
@@ -73,9 +75,10 @@ class SqlDocumentArrivals:
                 return (await _judge(conn, tenant_id, incoming, now))[0]
         async with self._db.write() as conn:
             await next_seq(conn, tenant_id)
-            await sweep(conn, now)
+            await sweep(conn, tenant_id, now)
             fates, new = await _judge(conn, tenant_id, incoming, now)
-            await _insert(conn, tenant_id, new, now)
+            async with quota.room(conn, tenant_id, None, self._limits):
+                await _insert(conn, tenant_id, new, now)
         return fates
 
 
@@ -129,6 +132,8 @@ async def _insert(
         drafts.setdefault(owner, {})[row["path_hash"]] = each.draft
     if rows:
         await conn.execute(insert(documents), rows)
+        values = [row["value"] for row in rows]
+        await quota.count_texts(conn, tenant_id, "documents", values)
     for owner, its in drafts.items():
         await put_vectors(conn, owner, its)
 

@@ -74,6 +74,7 @@ class DocumentPort(Protocol):
 
         Raises:
             NotFound: no such tenant.
+            QuotaExceeded: over one of the tenant's limits.
         """
 
     async def extend_documents(self, found: Sequence[Document], now: datetime) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, Row, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.document_port import Document, DocumentDraft, Owner, Path
 from inferscale_sidecar.store.document_schema import document_vectors, documents
 from inferscale_sidecar.store.records import Vector
@@ -58,9 +59,16 @@ async def read_vectors(conn: AsyncConnection, nums: Sequence[int]) -> dict[int, 
     return found
 
 
-async def sweep(conn: AsyncConnection, now: datetime) -> int:
-    """Remove what has expired; how many there were."""
-    return (await conn.execute(delete(documents).where(documents.c.expires_at <= now))).rowcount
+async def remove(conn: AsyncConnection, condition: ColumnElement[bool]) -> int:
+    """Remove the documents for which `condition` holds, their tenants being locked; how many."""
+    await quota.discount(conn, "documents", condition)
+    return (await conn.execute(delete(documents).where(condition))).rowcount
+
+
+async def sweep(conn: AsyncConnection, tenant_id: str, now: datetime) -> int:
+    """Remove what has expired of a tenant, which is locked; how many there were."""
+    its = documents.c.tenant_id == tenant_id
+    return await remove(conn, its & (documents.c.expires_at <= now))
 
 
 def owned(owner: Owner) -> ColumnElement[bool]:

@@ -8,11 +8,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, delete, or_, select, tuple_, update
+from sqlalchemy import bindparam, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale_sidecar.core import Limits
 from inferscale_sidecar.errors import NotFound
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_port import Document, DocumentDraft, Owner, Path
 from inferscale_sidecar.store.document_rows import (
@@ -22,6 +24,7 @@ from inferscale_sidecar.store.document_rows import (
     path_digest,
     put_vectors,
     read_vectors,
+    remove,
     row_of,
     split,
     sweep,
@@ -39,6 +42,7 @@ class SqlDocuments:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _limits: Limits
 
     async def get_documents(self, owner: Owner, paths: Sequence[Path]) -> dict[Path, Document]:
         hashes = sorted({path_digest(owner, path) for path in paths})
@@ -82,12 +86,12 @@ class SqlDocuments:
         drafts = {path: draft for path, draft in writes.items() if draft is not None}
         async with self._db.write() as conn:
             await lock_tenants(conn, [owner.tenant_id])
-            await sweep(conn, now)
-            for some in batched(gone):
-                its = documents.c.path_hash.in_(some)
-                await conn.execute(delete(documents).where(owned(owner), its))
-            if drafts:
-                await _put(conn, owner, drafts, now)
+            await sweep(conn, owner.tenant_id, now)
+            async with quota.room(conn, owner.tenant_id, None, self._limits):
+                for some in batched(gone):
+                    await remove(conn, owned(owner) & documents.c.path_hash.in_(some))
+                if drafts:
+                    await _put(conn, owner, drafts, now)
 
     async def extend_documents(self, found: Sequence[Document], now: datetime) -> None:
         rows = [
@@ -109,18 +113,21 @@ class SqlDocuments:
 
     async def delete_documents(self, owner: Owner, prefix: tuple[str, ...]) -> int:
         async with self._db.write() as conn:
-            await sweep(conn, self._clock())
-            done = await conn.execute(delete(documents).where(owned(owner), below(prefix)))
-        return done.rowcount
+            await lock_tenants(conn, [owner.tenant_id])
+            await sweep(conn, owner.tenant_id, self._clock())
+            return await remove(conn, owned(owner) & below(prefix))
 
     async def sweep_documents(self) -> int:
         now = self._clock()
         async with self._db.read() as conn:
-            due = documents.c.expires_at <= now
-            if await conn.scalar(select(documents.c.num).where(due).limit(1)) is None:
-                return 0
-        async with self._db.write() as conn:
-            return await sweep(conn, now)
+            due = select(documents.c.tenant_id).where(documents.c.expires_at <= now).distinct()
+            whose = (await conn.scalars(due)).all()
+        number = 0
+        for tenant_id in whose:
+            async with self._db.write() as conn:
+                await lock_tenants(conn, [tenant_id])
+                number += await sweep(conn, tenant_id, now)
+        return number
 
     def _visible(self, owner: Owner) -> Any:
         """Select this owner's documents that have not expired."""
@@ -136,6 +143,12 @@ async def _put(
         row_of(owner, path, draft, seq, now)
         for seq, (path, draft) in enumerate(drafts.items(), first)
     ]
+    digests = [row["path_hash"] for row in rows]
+    for some in batched(digests):  # what is replaced makes room
+        its = owned(owner) & documents.c.path_hash.in_(some)
+        await quota.discount(conn, "documents", its)
+    values = [row["value"] for row in rows]
+    await quota.count_texts(conn, owner.tenant_id, "documents", values)
     upsert = insert_or(conn, documents)
     upsert = upsert.on_conflict_do_update(
         index_elements=["tenant_id", "path_hash"],
@@ -145,5 +158,4 @@ async def _put(
         await conn.execute(upsert, rows)
     except IntegrityError as error:
         raise NotFound(f"no tenant {owner.tenant_id!r} to keep documents for") from error
-    digests = [row["path_hash"] for row in rows]
     await put_vectors(conn, owner, dict(zip(digests, drafts.values(), strict=True)))

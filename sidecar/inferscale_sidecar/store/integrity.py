@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.store.block_tables import block_versions, blocks
-from inferscale_sidecar.store.columns import num_bytes
+from inferscale_sidecar.store.quota import KINDS, rows_of
 from inferscale_sidecar.store.schema import (
     embeddings,
     kv_item_contexts,
@@ -28,13 +28,8 @@ def _checks() -> dict[str, Select[Any]]:
         memory_versions.c.version == memories.c.version,
         memory_versions.c.text == memories.c.text,
     )
-    its = memories.c.tenant_id == tenants.c.id
-    rows = select(func.count()).select_from(memories).where(its).scalar_subquery()
-    size = select(func.coalesce(func.sum(num_bytes(memories.c.text)), 0)).where(its)
     return {
-        "tenants whose memories are miscounted": select(tenants.c.id).where(
-            (tenants.c.num_memories != rows) | (tenants.c.text_bytes != size.scalar_subquery())
-        ),
+        "tenants that use another number of rows or bytes than is counted": _miscounted(),
         "memories without an embedding": select(memories.c.id).where(
             memories.c.id.not_in(select(embeddings.c.memory_id))
         ),
@@ -58,6 +53,20 @@ def _checks() -> dict[str, Select[Any]]:
             kv_item_contexts.c.kv_item_id
         ).where(kv_item_contexts.c.memory_id.not_in(live)),
     }
+
+
+def _miscounted() -> Select[Any]:
+    """Tenants whose row does not tell what their other rows amount to."""
+    wrong = []
+    size: ColumnElement[int] = literal(0)
+    for kind in KINDS:
+        rows = rows_of(kind).subquery()
+        its = rows.c.tenant_id == tenants.c.id
+        number = select(func.count()).select_from(rows).where(its)
+        wrong.append(tenants.c[f"num_{kind}"] != number.scalar_subquery())
+        total = select(func.coalesce(func.sum(rows.c.size), 0)).where(its)
+        size += total.scalar_subquery()
+    return select(tenants.c.id).where(or_(*wrong, tenants.c.text_bytes != size))
 
 
 def _block_checks() -> dict[str, Select[Any]]:

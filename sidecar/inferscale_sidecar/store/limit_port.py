@@ -24,4 +24,4 @@ class LimitPort(Protocol):
         """
 
     async def usage(self, tenant_id: str) -> Usage:
-        """What the tenant's memories amount to. Raises NotFound."""
+        """What the tenant keeps. Raises NotFound."""

@@ -167,5 +167,6 @@ async def _new_version(
     changed = {"id": row.id, "tenant_id": row.tenant_id} | values
     await conn.execute(insert(memory_versions), version_row(changed, "UPDATE", seq, now))
     await removal.drop_own_kv(conn, row.id, now)
-    await quota.count(conn, row.tenant_id, 0, len(text.encode()) - len(row.text.encode()))
+    grown = len(text.encode()) - len(row.text.encode())
+    await quota.count(conn, row.tenant_id, text_bytes=grown)
     return values

@@ -123,7 +123,8 @@ async def insert_rows(
     await conn.execute(insert(memories), rows)
     await conn.execute(insert(embeddings), vectors)
     await conn.execute(insert(memory_versions), versions)
-    await quota.count_rows(conn, rows)
+    texts = [row["text"] for row in rows]
+    await quota.count_texts(conn, rows[0]["tenant_id"], "memories", texts)
 
 
 def results_of(

@@ -184,10 +184,14 @@ class Grant:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a tenant's memories amount to: rows, and their current text in bytes of UTF-8."""
+    """What a tenant keeps: rows of each kind, and the current text of all in bytes of UTF-8."""
 
     memories: int
     text_bytes: int
+    blocks: int = 0
+    threads: int = 0
+    messages: int = 0
+    documents: int = 0
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ async def remove(
         update(memory_versions).where(memory_versions.c.memory_id.in_(victims)).values(text=None)
     )
     await conn.execute(_last_events(condition, event, seq=seq, now=now))
-    await quota.discount(conn, condition)
+    await quota.discount(conn, "memories", condition)
     gone = await conn.execute(delete(memories).where(condition))
     return Removed(gone.rowcount - num_sources, num_kv, num_sources, counts[0], counts[1])
 

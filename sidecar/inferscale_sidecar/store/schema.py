@@ -49,8 +49,11 @@ tenants = Table(
     Column("salt", LargeBinary(32), nullable=False),
     # Counts the tenant's writes in commit order: readers catch up from the number they know.
     Column("change_seq", BigInteger, nullable=False, server_default="0"),
-    # What its memories amount to, kept in the transactions that change them.
-    Column("num_memories", BigInteger, nullable=False, server_default="0"),
+    # What it keeps, counted in the transactions that change it.
+    *(
+        Column(name, BigInteger, nullable=False, server_default="0")
+        for name in ("num_memories", "num_blocks", "num_threads", "num_messages", "num_documents")
+    ),
     Column("text_bytes", BigInteger, nullable=False, server_default="0"),
     Column("created_at", UtcDateTime, nullable=False),
 )

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Row, bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Scope, Thread, ThreadMessage
+from inferscale_sidecar.core import Limits, Scope, Thread, ThreadMessage
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import BATCH, batched, next_seq
 from inferscale_sidecar.store.thread_rows import threads_in, to_message, to_thread
@@ -44,6 +45,7 @@ class SqlThreadArrivals:
     """The part of `TransferPort` that writes threads."""
 
     _db: Database
+    _limits: Limits
 
     async def import_threads(
         self, tenant_id: str, incoming: Sequence[Thread], *, dry_run: bool = False
@@ -54,7 +56,8 @@ class SqlThreadArrivals:
         async with self._db.write() as conn:
             await next_seq(conn, tenant_id)
             fates, new = await _judge_threads(conn, tenant_id, incoming)
-            await _insert_threads(conn, tenant_id, new)
+            async with quota.room(conn, tenant_id, None, self._limits):
+                await _insert_threads(conn, tenant_id, new)
         return fates
 
     async def import_messages(
@@ -70,14 +73,12 @@ class SqlThreadArrivals:
                 return (await _judge(conn, tenant_id, incoming, alias))[0]
         async with self._db.write() as conn:
             await next_seq(conn, tenant_id)
-            homeless = [_home_of(each) for each in incoming]
-            await _insert_threads(
-                conn, tenant_id, (await _judge_threads(conn, tenant_id, homeless))[1]
-            )
-            fates, rows = await _judge(conn, tenant_id, incoming, alias)
-            if rows:
-                await conn.execute(insert(thread_messages), rows)
-                await _touch(conn, rows)
+            homes = [_home_of(each) for each in incoming]
+            _, homeless = await _judge_threads(conn, tenant_id, homes)
+            async with quota.room(conn, tenant_id, None, self._limits):
+                await _insert_threads(conn, tenant_id, homeless)
+                fates, rows = await _judge(conn, tenant_id, incoming, alias)
+                await _insert_messages(conn, tenant_id, rows)
         return fates
 
 
@@ -124,6 +125,16 @@ async def _insert_threads(
     ]
     if rows:
         await conn.execute(insert(threads), rows)
+        await quota.count(conn, tenant_id, threads=len(rows))
+
+
+async def _insert_messages(
+    conn: AsyncConnection, tenant_id: str, rows: Sequence[dict[str, Any]]
+) -> None:
+    if rows:
+        await conn.execute(insert(thread_messages), rows)
+        await quota.count_texts(conn, tenant_id, "messages", [row["content"] for row in rows])
+        await _touch(conn, rows)
 
 
 def _home_of(moved: MovedMessage) -> Thread:

@@ -49,6 +49,7 @@ class ThreadPort(Protocol):
         Raises:
             Conflict: the id is another user's or agent's thread.
             NotFound: no such tenant.
+            QuotaExceeded: over one of the tenant's limits.
         """
 
     async def get_thread(self, tenant_id: str, thread_id: str) -> Thread | None: ...
@@ -73,6 +74,7 @@ class ThreadPort(Protocol):
 
         Raises:
             Conflict: they were others.
+            QuotaExceeded: over one of the tenant's limits.
         """
 
     async def list_messages(

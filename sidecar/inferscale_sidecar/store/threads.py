@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Scope, Thread, ThreadMessage
+from inferscale_sidecar.core import Limits, Scope, Thread, ThreadMessage
 from inferscale_sidecar.errors import Conflict
+from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Removed
-from inferscale_sidecar.store.rows import batched, next_seq
+from inferscale_sidecar.store.rows import batched, lock_tenants, next_seq
 from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
 from inferscale_sidecar.store.thread_rows import find_thread, threads_in, to_message, to_thread
 from inferscale_sidecar.store.thread_tables import thread_messages, threads
@@ -23,6 +24,7 @@ class SqlThreads:
 
     _db: Database
     _clock: Callable[[], datetime]
+    _limits: Limits
 
     async def create_thread(
         self, tenant_id: str, thread_id: str, scope: Scope, metadata: dict[str, Any] | None
@@ -41,7 +43,9 @@ class SqlThreads:
                     "created_at": now,
                     "updated_at": now,
                 }
-                await conn.execute(insert(threads), row)
+                async with quota.room(conn, tenant_id, None, self._limits):
+                    await conn.execute(insert(threads), row)
+                    await quota.count(conn, tenant_id, threads=1)
                 known = await find_thread(conn, tenant_id, thread_id)
         assert known is not None
         if (known.user_id, known.agent_id) != (scope.user_id, scope.agent_id):
@@ -95,7 +99,10 @@ class SqlThreads:
                 {"id": each, "thread_num": thread.num, "created_at": now, **vars(draft)}
                 for each, draft in zip(ids, drafts, strict=True)
             ]
-            await conn.execute(insert(thread_messages), rows)
+            async with quota.room(conn, tenant_id, None, self._limits):
+                await conn.execute(insert(thread_messages), rows)
+                texts = [draft.content for draft in drafts]
+                await quota.count_texts(conn, tenant_id, "messages", texts)
             is_this = threads.c.num == thread.num
             await conn.execute(update(threads).where(is_this).values(updated_at=now))
             return await _read(conn, ids)
@@ -127,12 +134,14 @@ class SqlThreads:
 
     async def delete_message(self, tenant_id: str, thread_id: str, message_id: str) -> bool:
         async with self._db.write() as conn:
+            await lock_tenants(conn, [tenant_id])
             thread = await find_thread(conn, tenant_id, thread_id)
             if thread is None:
                 return False
             is_this = (thread_messages.c.thread_num == thread.num) & (
                 thread_messages.c.id == message_id
             )
+            await quota.discount(conn, "messages", is_this)
             return bool((await conn.execute(delete(thread_messages).where(is_this))).rowcount)
 
     async def delete_thread(self, tenant_id: str, thread_id: str) -> Removed | None:
@@ -146,6 +155,8 @@ class SqlThreads:
 async def remove_threads(conn: AsyncConnection, condition: ColumnElement[bool]) -> Removed:
     """Remove the threads for which `condition` (on `threads`) holds, with their messages."""
     its = thread_messages.c.thread_num.in_(select(threads.c.num).where(condition))
+    await quota.discount(conn, "messages", its)
+    await quota.discount(conn, "threads", condition)
     messages = (await conn.execute(delete(thread_messages).where(its))).rowcount
     gone = (await conn.execute(delete(threads).where(condition))).rowcount
     return Removed(0, 0, threads=gone, messages=messages)

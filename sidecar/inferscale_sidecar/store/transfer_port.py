@@ -155,7 +155,7 @@ class TransferPort(Protocol):
         self, tenant_id: str, incoming: Sequence[Thread], *, dry_run: bool = False
     ) -> list[Fate]:
         """Store threads that are new here; they keep their ids. One with the id of another user's
-        or agent's thread is `differing`."""
+        or agent's thread is `differing`. Raises QuotaExceeded, as the following do."""
 
     async def import_messages(
         self,

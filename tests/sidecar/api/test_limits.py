@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 
 from inferscale_sidecar.api.auth import chatting_tenant
 from inferscale_sidecar.api.limits import hold_stream
+from inferscale_sidecar.api.routes.documents import create_documents_router
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.errors import QuotaExceeded
 
@@ -66,6 +67,37 @@ async def test_a_refusal_is_a_problem_and_openais_error(
     assert problem["error"]["message"] == problem["detail"]
     assert answer.headers["retry-after"] == "3600"
     assert answer.headers["x-should-retry"] == "false"
+
+
+PUT = {"op": "put", "namespace": ["a"], "value": {}}
+MESSAGES = {"messages": [{"role": "user", "content": each} for each in ("one", "two")]}
+
+
+@pytest.mark.parametrize(
+    ("limit", "path", "body"),
+    [
+        ("blocks", "/v1/blocks", {"label": "b"}),
+        ("threads", "/v1/threads", {"id": "t2", "user_id": "alice"}),
+        ("messages", "/v1/threads/t/messages", MESSAGES | {"infer": False}),
+        ("documents", "/v1/store/batch", {"operations": [PUT | {"key": k} for k in "xy"]}),
+    ],
+)
+async def test_whatever_a_tenant_keeps_is_counted(
+    create_client: Any, world: Any, limit: str, path: str, body: dict[str, Any]
+) -> None:
+    async with create_client(create_documents_router(world.documents)) as client:
+        await client.post("/v1/threads", json={"id": "t", "user_id": "alice"})
+        await client.post("/v1/blocks", json={"label": "a"})
+        await _limit(world, **{limit: 1})
+        answer = await client.post(path, json=body)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "3600")
+        problem = answer.json()
+        assert (problem["limit"], problem["value"]) == (limit, 1)
+        assert problem["error"]["code"] == "quota_exceeded"
+        listed = (await client.get("/v1/memories", params={"user_id": "alice"})).json()
+        assert listed["total"] == 0
+        await _limit(world, **{limit: 3})
+        assert (await client.post(path, json=body)).status_code < 300
 
 
 async def test_a_text_over_its_limit_is_413(client: httpx.AsyncClient, world: Any) -> None:

@@ -1,22 +1,31 @@
 """Quotas: exact in the transaction, whoever else writes; what does not fit leaves no trace."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from sqlalchemy import text as sql
 
 from inferscale_sidecar.core import Limits, Scope
 from inferscale_sidecar.errors import NotFound, QuotaExceeded, TooLarge
 from inferscale_sidecar.store import SqlStore, migrations
+from inferscale_sidecar.store.block_port import BlockDraft
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.document_port import DocumentDraft, Owner
 from inferscale_sidecar.store.records import Added, Draft, FactDraft, Usage
+from inferscale_sidecar.store.thread_port import MessageDraft
 
+from .full_store import fill
+
+OWNER = Owner("default", "alice")
 ALICE, BOB, AGENT = Scope(user_id="alice"), Scope(user_id="bob"), Scope(agent_id="a")
 VECTOR = np.full(4, 0.5, dtype=np.float32)
 
@@ -165,7 +174,7 @@ async def test_concurrent_processes_fill_a_quota_to_the_brim_and_never_over(
 texts = st.text(st.sampled_from("aé漢😀"), min_size=1, max_size=4)
 
 
-@given(steps=st.lists(st.tuples(st.sampled_from("auds"), texts, st.integers(0, 9)), max_size=12))
+@given(steps=st.lists(st.tuples(st.sampled_from("audsbBtmMpD"), texts, st.integers(0, 9))))
 @settings(max_examples=12)
 def test_usage_is_what_the_rows_amount_to(
     tmp_path_factory: pytest.TempPathFactory, steps: Sequence[tuple[str, str, int]]
@@ -177,9 +186,23 @@ def test_usage_is_what_the_rows_amount_to(
         await store.start()
         for what, text, at in steps:
             await _step(store, what, text, at)
-        listed = await _texts(store, ALICE)
-        size = sum(len(text.encode()) for text in listed)
-        assert await store.usage("default") == Usage(len(listed), size)
+            await _keep(store, what, text, at)
+        memories = (await store.list_memories("default", ALICE, limit=1_000)).memories
+        blocks = (await store.list_blocks("default", limit=1_000)).blocks
+        threads = (await store.list_threads("default", limit=1_000)).threads
+        pages = [await store.list_messages("default", t.id, limit=1_000) for t in threads]
+        messages = [message for page in pages if page for message in page.messages]
+        documents = [d async for d in store.scan_documents(OWNER, ())]
+        said = [*(m.text for m in memories), *(b.value for b in blocks)]
+        said += [*(m.content for m in messages), *(json.dumps(d.value) for d in documents)]
+        assert await store.usage("default") == Usage(
+            len(memories),
+            sum(len(text.encode()) for text in said),
+            len(blocks),
+            len(threads),
+            len(messages),
+            len(documents),
+        )
         assert await store.check_integrity() == []
         await store.close()
 
@@ -200,16 +223,52 @@ async def _step(store: SqlStore, what: str, text: str, at: int) -> None:
         await store.delete_scope("default", ALICE)
 
 
+async def _keep(store: SqlStore, what: str, text: str, at: int) -> None:
+    """What is kept beside memories: b, B blocks; t, m, M threads and messages; p, D documents."""
+    blocks = (await store.list_blocks("default", ALICE, limit=1_000)).blocks
+    if what == "b" and blocks:
+        await store.edit_block("default", blocks[0].id, lambda old: replace(old, value=text))
+    elif what == "b":
+        await store.create_block("default", BlockDraft("human", text, 9), ALICE)
+    elif what == "B" and blocks:
+        await store.delete_block("default", blocks[0].id)
+    elif what == "t" and at == 0:
+        await store.delete_thread("default", "t")
+    elif what in ("t", "m"):
+        await store.create_thread("default", "t", ALICE, None)
+        await store.add_messages("default", "t", [MessageDraft("user", text)], key=text)
+    elif what == "M":
+        page = await store.list_messages("default", "t", limit=1)
+        if page and page.messages:
+            await store.delete_message("default", "t", page.messages[0].id)
+    elif what in ("p", "D"):
+        draft = DocumentDraft({"text": text}) if what == "p" else None
+        await store.write_documents(OWNER, {(("notes",), str(at % 3)): draft})
+        if what == "D" and at == 0:
+            await store.delete_documents(OWNER, ())
+
+
 async def test_the_migration_counts_what_is_there_and_goes_down_again(
     store: SqlStore, database_url: str
 ) -> None:
-    await _add(store, ALICE, "ééé", "one")
-    await store.set_limits("default", {"memories": 9})
+    await fill(store)
+    before = await store.usage("default")
+    assert 0 not in asdict(before).values()
+    await store.set_limits("default", {"memories": 9, "documents": 9})
     database = Database(database_url)
+    async with database.write() as conn:
+        await conn.run_sync(migrations.downgrade, "0011")
+        kept = (await conn.execute(sql("SELECT num_memories, text_bytes FROM tenants"))).one()
+        size = (await conn.execute(sql("SELECT text FROM memories"))).scalars()
+        names = (await conn.execute(sql("SELECT name FROM tenant_limits"))).scalars()
+        assert kept == (before.memories, sum(len(each.encode()) for each in size))
+        assert list(names) == ["memories"]
+        await conn.run_sync(migrations.upgrade)
+    assert await store.usage("default") == before
     async with database.write() as conn:
         await conn.run_sync(migrations.downgrade, "0003")
     async with database.write() as conn:
         await conn.run_sync(migrations.upgrade)
     await database.close()
-    assert await store.usage("default") == Usage(2, 9)
     assert await store.limits("default") == Limits()
+    assert await store.check_integrity() == []
