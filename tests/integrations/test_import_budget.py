@@ -8,6 +8,7 @@ import sys
 import pytest
 
 FRAMEWORKS = {
+    "agent_framework",
     "agents",
     "langchain",
     "langchain_classic",
@@ -20,6 +21,7 @@ FRAMEWORKS = {
     "strands",
 }
 PACKAGES = [
+    "inferscale_agent_framework",
     "inferscale_agents",
     "inferscale_langchain",
     "inferscale_mcp",
@@ -45,6 +47,12 @@ def test_importing_a_package_imports_no_framework(package: str) -> None:
 @pytest.mark.parametrize(
     ("package", "name", "framework", "extra"),
     [
+        (
+            "inferscale_agent_framework",
+            "InferScaleProvider",
+            "agent_framework",
+            "agent-framework",
+        ),
         ("inferscale_agents", "InferScaleModel", "agents", "openai-agents"),
         ("inferscale_langchain", "InferScaleMiddleware", "langchain", "langchain"),
         ("inferscale_langchain", "InferScaleRetriever", "langchain_core", "langchain"),
