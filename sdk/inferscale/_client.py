@@ -156,7 +156,11 @@ class Memory(ReadMethods, ChatMethods):
     def delete_all(
         self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
     ) -> DeleteResult:
-        """Forget all memories that carry all of the given ids; at least one. No wildcards."""
+        """Forget all that carries all of the given ids; at least one. No wildcards.
+
+        That is memories, threads and pinned blocks; of a user, if no other id is given, documents
+        too. The result counts what went.
+        """
         scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         return self._transport.call(_operations.delete_all(scope))
 

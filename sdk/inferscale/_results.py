@@ -108,7 +108,7 @@ class UpdateResult(MemoryRecord):
 
 
 class DeleteResult(MappingModel, wire.DeleteResponse):
-    """What `delete` or `delete_all` removed: memories, and encoded items dropped from the bank."""
+    """What `delete` or `delete_all` removed, by kind, and encoded items dropped from the bank."""
 
     message: str = "Memory deleted successfully!"
 

@@ -215,7 +215,8 @@ class DeleteResponse(BaseModel):
     messages that the memories came from, `embeddings`, and `handle_items` lines of handles.
 
     With a whole scope go its `threads` with their `messages`, and pinned `blocks`; one that is
-    attached elsewhere too is only detached (`detached_blocks`)."""
+    attached elsewhere too is only detached (`detached_blocks`). With a user, no agent and no run
+    given, go the `documents`, too."""
 
     deleted: int
     kv_items: int = 0
@@ -226,6 +227,7 @@ class DeleteResponse(BaseModel):
     detached_blocks: int = 0
     threads: int = 0
     messages: int = 0
+    documents: int = 0
 
 
 class DeleteWhereResponse(DeleteResponse):

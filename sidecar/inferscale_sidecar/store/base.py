@@ -130,7 +130,8 @@ class MemoryPort(Protocol):
     async def delete_scope(self, tenant_id: str, scope: Scope) -> Removed:
         """The same for all memories of a scope, in the same number of statements, and for blocks
         that are attached to it: those that are attached elsewhere too are only detached. Its
-        threads go with their messages."""
+        threads go with their messages. If it is a user, and nothing narrower, so do the
+        documents."""
 
     async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
         """What happened to a memory, oldest first; empty if it never existed."""

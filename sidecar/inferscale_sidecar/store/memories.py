@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Limits, Memory, Moment, Scope
 from inferscale_sidecar.errors import Conflict
-from inferscale_sidecar.store import block_removal, memory_rows, quota, removal
+from inferscale_sidecar.store import block_removal, document_rows, memory_rows, quota, removal
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.document_port import Owner
 from inferscale_sidecar.store.idempotency import find_results, keep_results
 from inferscale_sidecar.store.records import (
     SEARCHABLE,
@@ -143,7 +144,11 @@ class SqlMemories:
             seq, now = await next_seq(conn, tenant_id), self._clock()
             removed = await removal.remove(conn, condition, seq=seq, now=now)
             removed += await block_removal.remove_scope(conn, tenant_id, scope, now)
-            return removed + await remove_threads(conn, threads_in(tenant_id, scope))
+            removed += await remove_threads(conn, threads_in(tenant_id, scope))
+            if scope == Scope(scope.user_id):  # documents belong to a user, and to nothing narrower
+                its = document_rows.owned(Owner(tenant_id, scope.user_id))
+                removed += Removed(0, 0, documents=await document_rows.remove(conn, its))
+            return removed
 
 
 async def _new_version(

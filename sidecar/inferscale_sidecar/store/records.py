@@ -115,6 +115,7 @@ class Removed:
     detached_blocks: int = 0
     threads: int = 0
     messages: int = 0
+    documents: int = 0
 
     def __add__(self, other: "Removed") -> "Removed":
         mine, theirs = astuple(self), astuple(other)
