@@ -26,6 +26,8 @@ WANTS_CPU_TORCH := $(if $(findstring cuda,$(EXTRAS)),,yes)
 # vLLM and transformers must never look for a network that is not needed.
 OFFLINE := HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
 
+PYTEST = $(OFFLINE) $(BIN)/python -m pytest -q --hypothesis-profile=ci
+
 .PHONY: help setup demo test test-integrations test-models check format bench clean
 
 help: ## list the commands
@@ -69,7 +71,13 @@ format: setup ## rewrite files to the project's format
 	@$(BIN)/ruff check --fix --quiet .
 
 test: check ## check, then every test (ARGS='-m "not engine"' for the quick ones)
-	@$(OFFLINE) $(BIN)/python -m pytest -q --hypothesis-profile=ci $(ARGS)
+ifeq ($(ARGS),)
+# Two at a time, and then one: an engine computes on every core, and its threads wait for each other.
+	@$(PYTEST) -m "not engine" --numprocesses 2 --dist loadfile
+	@$(PYTEST) -m engine
+else
+	@$(PYTEST) $(ARGS)
+endif
 
 test-integrations: setup ## tests of the integrations, each framework in an environment of its own
 	@home=$$(mktemp -d) && trap 'rm -rf "$$home"' EXIT && \

@@ -67,20 +67,51 @@ class TestScripted:
         assert "6 memories" in after
 
 
-@pytest.mark.engine
-@pytest.mark.timeout(600)
-def test_with_a_real_engine(tmp_path: Path) -> None:
-    """All in one start: what they print is injected, and right."""
-    scripts = [CHAT, ("two_agents.py",), ("from_mem0.py",)]
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each example prints beside a real vLLM with the demo model; one start for all."""
+    folder = tmp_path_factory.mktemp("real")
+    scripts = [("quickstart.py", "--repeats", "3"), CHAT, ("two_agents.py",), ("from_mem0.py",)]
     code = "import subprocess, sys\n" + "\n".join(
+        f"print('=====', {name!r}, flush=True)\n"
         f"subprocess.run([sys.executable, {str(EXAMPLES / name)!r}, *{words!r}], check=True)"
         for name, *words in scripts
     )
-    sets = ("--set", f"engine.bank_dir={tmp_path}/bank", "--set", "server.log_level=warning")
+    store = f"store.url=sqlite+aiosqlite:///{folder}/memory.db"
+    sets = ("--set", store, "--set", f"engine.bank_dir={folder}/bank")
     sidecar = ("-m", "inferscale_sidecar.cli", "run", "--model", "demo", *sets)
-    command = (*sidecar, "--", sys.executable, "-c", code)
-    output = run(*command, timeout=580, INFERSCALE_HOME=str(tmp_path / "home"), HF_HUB_OFFLINE="1")
-    assert re.search(r"What is my cat called\?\nmodel: .*Biscuit", output), output
-    # What a model of 135M makes of two agents' questions is not for a test to say.
-    assert len(re.findall(r"8 memories, injected", output)) == 2, output
-    assert re.search(r"after: .*Loki.*\n.*6 memories, injected", output), output
+    quiet = ("--set", "server.log_level=warning")
+    command = (*sidecar, *quiet, "--", sys.executable, "-c", code)
+    output = run(*command, timeout=580, HF_HUB_OFFLINE="1")
+    parts = (part.partition("\n") for part in output.split("===== ")[1:])
+    return {name: text for name, _, text in parts}
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+class TestWithARealEngine:
+    """What they print is injected, and right."""
+
+    def test_quickstart_answers_from_memory_and_injection_is_faster(
+        self, real: dict[str, str]
+    ) -> None:
+        output = real["quickstart.py"]
+        assert "Pixel" in output
+        assert "Lisbon" in output
+        assert re.search(r"injected: \d{2,} tokens injected", output)
+        ratios = [float(found) for found in re.findall(r"([0-9.]+)×", output)]
+        assert len(ratios) == 3
+        assert ratios[-1] > 1.2, output
+
+    def test_openai_chat(self, real: dict[str, str]) -> None:
+        output = real["openai_chat.py"]
+        assert re.search(r"What is my cat called\?\nmodel: .*Biscuit", output), output
+
+    def test_two_agents(self, real: dict[str, str]) -> None:
+        # What a model of 135M makes of two agents' questions is not for a test to say.
+        output = real["two_agents.py"]
+        assert len(re.findall(r"8 memories, injected", output)) == 2, output
+
+    def test_from_mem0(self, real: dict[str, str]) -> None:
+        output = real["from_mem0.py"]
+        assert re.search(r"after: .*Loki.*\n.*6 memories, injected", output), output

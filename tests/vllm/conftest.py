@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -268,19 +269,26 @@ def demo_model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine(
+def two_engines(
     demo_model_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[EngineProcess]:
-    """An engine with the connector."""
-    process = EngineProcess(demo_model_path, tmp_path_factory.mktemp("engine"))
-    yield process
-    process.stop()
+) -> Iterator[list[EngineProcess]]:
+    """Two engines of the same flags. They start side by side: a start is imports, on one core."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("engine", "plain")]
+    with ThreadPoolExecutor(2) as pool:
+        processes = list(pool.map(lambda folder: EngineProcess(demo_model_path, folder), folders))
+    yield processes
+    for process in processes:
+        process.stop()
 
 
 @pytest.fixture(scope="session")
-def plain_engine(
-    demo_model_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[EngineProcess]:
+def engine(two_engines: list[EngineProcess]) -> EngineProcess:
+    """An engine with the connector."""
+    return two_engines[0]
+
+
+@pytest.fixture(scope="session")
+def plain_engine(two_engines: list[EngineProcess]) -> EngineProcess:
     """An engine of the same flags that is never asked to build or inject: the truth to compare
     with.
 
@@ -288,9 +296,7 @@ def plain_engine(
     is loaded, a no-op one included (0.32 on CPU: logprobs differ in the second digit behind the
     point).
     """
-    process = EngineProcess(demo_model_path, tmp_path_factory.mktemp("plain"))
-    yield process
-    process.stop()
+    return two_engines[1]
 
 
 @pytest.fixture(scope="session")

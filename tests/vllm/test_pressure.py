@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 NUM_REQUESTS = 520
 NUM_LISTS = 6
-NUM_TOKENS = 12
+NUM_TOKENS = 6
 BANK_BYTES = 16 * 2**20
 """The items take half as much again: 6 lists of 14 of 24 tokens, 12 kB each as int8."""
 NEAR_TIE_NATS = 0.4
