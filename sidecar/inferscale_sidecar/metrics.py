@@ -36,6 +36,7 @@ AUTH_FAILURES = ("missing", "unknown", "forbidden")
 LIMITS = tuple(field.name for field in fields(Limits))
 MODES = ("injected", "partial", "text", "none")
 SOURCES = ("injected", "native", "prefilled")
+ARENAS = ("host", "hbm")
 
 _OUTCOME_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (errors.InvalidInput, "invalid"),
@@ -192,11 +193,13 @@ class Metrics:
         self.kv_items = self._gauge("kv_items", "Items in the KV bank.")
         self.kv_bytes = self._gauge("kv_bytes", "Bytes that they take.", "tier")
         self.kv_limit = self._gauge("kv_limit_bytes", "Most that the bank's file may take.")
-        self.kv_bytes.labels("disk")
+        for tier in ("disk", *ARENAS):
+            self.kv_bytes.labels(tier)
         evictions = self._counter("kv_evictions", "Items evicted for others.", "tier")
         lookups = self._counter("kv_lookups", "Items asked of the bank.", "outcome")
         broken = self._counter("kv_checksum_failures", "Items that failed their checksum.")
         delayed = self._counter("delayed_requests", "Put off to a later step of the engine.")
+        self.arena_evictions = {tier: Growth(evictions.labels(tier)) for tier in ARENAS}
         self.kv_growth = {
             "evicted_items": Growth(evictions.labels("disk")),
             "bank_hits": Growth(lookups.labels("hit")),

@@ -35,6 +35,7 @@ from inferscale_vllm.scheduler import Scheduler
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import open_state
 from inferscale_vllm.support import unsupported
+from inferscale_vllm.tiers.policy import tiers_of
 from inferscale_vllm.worker import Worker
 from inferscale_vllm.writer import pending_keys
 
@@ -88,6 +89,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             pending=lambda: pending_keys([self._state], settings.num_ranks),
             group_block_sizes=[g.kv_cache_spec.block_size for g in kv_cache_config.kv_cache_groups],
             step_bytes=settings.inject_step_bytes,
+            tiers=tiers_of(self._state, settings.num_ranks, settings.inject_step_bytes),
         )
 
     # -- worker side
@@ -127,6 +129,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             rank=rank,
             store_dtype=settings.kv_store_dtype,
         )
+        worker.use_arenas(host_bytes=settings.host_arena_bytes, hbm_bytes=settings.hbm_arena_bytes)
         result = selftest.run(layers, worker.capturer, dtype)
         self._state.note("self_test", {"passed": result.passed, "detail": result.detail})
         self._state.note(
@@ -169,6 +172,7 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
             if self._meter:
                 self._meter.end()
             self._worker.store()
+            self._worker.fetch()
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[None, None]:
         if self._worker:

@@ -21,6 +21,7 @@ from inferscale_vllm.bank import Bank, BankRefused
 from inferscale_vllm.compat import vllm_version
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import EngineState, open_state
+from inferscale_vllm.tiers import policy
 from inferscale_vllm.writer import pending_keys, summed
 
 Scope = MutableMapping[str, Any]
@@ -121,6 +122,7 @@ class ControlPlane:
             "max_model_len": config.model_config.max_model_len,
             **first.get_note("layout", {"num_layers": None, "kv_bytes_per_token": None}),
             "bank": asdict(banks[0].stats()) if banks else None,
+            "tiers": first.get_note(policy.NOTE),
             "storage": first.get_note("storage:0"),
             "writer": summed(states, settings.num_ranks),
             "self_test": first.get_note("self_test", {"passed": None, "detail": "not run yet"}),

@@ -54,15 +54,29 @@ class Slice:
     adapter: bytes = NO_ADAPTER
 
 
+@dataclass(frozen=True)
+class Copy:
+    """Put an item of the bank into these slabs of the host arena, and of the HBM arena (`()`: not
+    there)."""
+
+    key: str
+    host: tuple[int, ...]
+    hbm: tuple[int, ...]
+
+
 @dataclass
 class StepMetadata(KVConnectorMetadata):
     """One step's work; empty in most steps. `num_tokens` are computed in it, by all requests.
 
     `failed_block_ids` are blocks that were promised to a request and cannot be filled any more: the
-    worker reports them, so that vLLM fails that one request instead of reading garbage.
+    worker reports them, so that vLLM fails that one request instead of reading garbage. `lifts`
+    (host arena to HBM arena) come before this step's loads, `fetches` (bank to both) after its
+    forward pass.
     """
 
     loads: list[Load] = field(default_factory=list)
     slices: list[Slice] = field(default_factory=list)
     failed_block_ids: list[int] = field(default_factory=list)
     num_tokens: int = 0
+    fetches: list[Copy] = field(default_factory=list)
+    lifts: list[Copy] = field(default_factory=list)

@@ -5,7 +5,7 @@ without a limit many hits that come together are one long step. Invariant: the f
 asks in a step is never sent away, so every request is served, however large it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 from inferscale_vllm.bank import ItemHeader
 from inferscale_vllm.plan import Segment
@@ -35,10 +35,7 @@ class StepBudget:
         self._spent = 0
 
 
-def stored_bytes(pieces: Sequence[Segment], headers: Sequence[ItemHeader | None]) -> int:
-    """Bytes of the bank that pieces of these items are read from."""
-    return sum(
-        header.size_bytes * piece.num_tokens // header.num_tokens
-        for piece, header in zip(pieces, headers, strict=True)
-        if header
-    )
+def stored_bytes(pieces: Iterable[Segment], headers: Mapping[str, ItemHeader]) -> int:
+    """Bytes of the bank that pieces of items are read from; `headers` by key."""
+    found = ((headers[piece.key], piece.num_tokens) for piece in pieces)
+    return sum(header.size_bytes * tokens // header.num_tokens for header, tokens in found)

@@ -103,9 +103,13 @@ class Planner:
         return plan
 
     def headers(self, keys: Sequence[str]) -> list[ItemHeader | None]:
-        """Headers of live items, None where any rank lacks one."""
-        columns = [bank.headers(keys) for bank in self._banks]
-        return [row[0] if all(row) else None for row in zip(*columns, strict=True)]
+        """Headers of live items, of the rank that stores most; None where any rank lacks one."""
+        rows = zip(*(bank.headers(keys) for bank in self._banks), strict=True)
+        found = ([header for header in row if header] for row in rows)
+        return [
+            max(row, key=lambda header: header.size_bytes) if len(row) == len(self._banks) else None
+            for row in found
+        ]
 
     def promise(self, plan: Plan) -> None:
         """Keeps the plan's items from being evicted for a while. Ask `headers` *afterwards* which

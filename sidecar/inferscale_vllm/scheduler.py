@@ -5,19 +5,21 @@ everything it says can be said again. Contract: vLLM `KVConnectorBase_V1`, sched
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from inferscale_vllm import compat
+from inferscale_vllm.bank import ItemHeader
 from inferscale_vllm.metadata import Load, Slice, StepMetadata
 from inferscale_vllm.operation import Refused, parse
 from inferscale_vllm.pace import StepBudget, stored_bytes
-from inferscale_vllm.plan import Plan, segments, slots_of
+from inferscale_vllm.plan import Plan, Segment, Span, segments, slots_of
 from inferscale_vllm.planner import Planner
 from inferscale_vllm.report import Reporter
+from inferscale_vllm.tiers.policy import Tiers
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ class Scheduler:
         group_block_sizes: tokens per block of each KV cache group.
         pending: which captured items are on their way to the bank.
         step_bytes: most that one step injects; 0: no limit.
+        tiers: what the workers hold in faster places than the bank; None: nothing.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Scheduler:
         group_block_sizes: list[int],
         pending: Callable[[], set[str]] = set,
         step_bytes: int = 0,
+        tiers: Tiers | None = None,
     ) -> None:
         self._planner = planner
         self._reporter = reporter
@@ -50,6 +54,7 @@ class Scheduler:
         self._group_block_sizes = group_block_sizes
         self._pending_keys = pending
         self._budget = StepBudget(step_bytes)
+        self._tiers = tiers
         self._plans: dict[str, Plan] = {}
         self._requests: dict[str, Any] = {}
         self._pending = StepMetadata()
@@ -66,8 +71,11 @@ class Scheduler:
             return
         if operation is not None:
             prompt = np.asarray(request.prompt_token_ids or (), np.int32)
-            self._plans[request.request_id] = self._planner.plan(operation, request, prompt)
+            plan = self._planner.plan(operation, request, prompt)
+            self._plans[request.request_id] = plan
             self._requests[request.request_id] = request
+            if self._tiers:  # so that copies begin with the next step, whoever is served in it
+                self._tiers.is_ready(request.request_id, self._live(plan.spans))
 
     def match(self, request: Any, num_computed_tokens: int) -> int | None:
         """Tokens behind the local hit that will be injected. Asked twice, answered twice.
@@ -89,21 +97,33 @@ class Scheduler:
             return 0
         self._planner.promise(plan)
         pieces = segments(plan.spans, num_computed_tokens, plan.end)
-        headers = self._planner.headers([piece.key for piece in pieces])
-        if not all(headers):
+        headers = self._live(pieces)
+        if not headers.keys() >= {piece.key for piece in pieces}:
             plan.reason = "items_missing"
             return 0
         plan.step_bytes = stored_bytes(pieces, headers)
-        if not self._budget.allows(plan.step_bytes):
+        if self._must_wait(request, plan, headers):
             self._reporter.delayed(plan)
             return None
         return plan.end - num_computed_tokens
+
+    def _live(self, pieces: Sequence[Span | Segment]) -> dict[str, ItemHeader]:
+        """Headers by key of those items that are in service."""
+        keys = [piece.key for piece in pieces]
+        return {k: h for k, h in zip(keys, self._planner.headers(keys), strict=True) if h}
+
+    def _must_wait(self, request: Any, plan: Plan, headers: Mapping[str, ItemHeader]) -> bool:
+        """Whether a later step serves the request better than the one that is being made."""
+        is_ready = not self._tiers or self._tiers.is_ready(request.request_id, headers)
+        return not is_ready or not self._budget.allows(plan.step_bytes)
 
     def admit(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """Turns the promise into this step's loads, and reports."""
         plan = self._plans.get(request.request_id)
         if plan is None:
             return
+        if self._tiers:
+            self._tiers.admitted(request.request_id)
         if num_external_tokens:
             self._pending.loads.append(self._load(plan, blocks, num_external_tokens))
             self._budget.spend(plan.step_bytes)
@@ -137,6 +157,7 @@ class Scheduler:
         metadata, self._pending = self._pending, StepMetadata()
         self._budget.renew()
         self._record_uses()
+        self._add_copies(metadata)
         metadata.num_tokens = sum(scheduler_output.num_scheduled_tokens.values())
         state = scheduler_output.kv_connector_block_state
         for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
@@ -150,6 +171,14 @@ class Scheduler:
                 logger.exception("InferScale: capture of request %s was given up", request_id)
                 plan.captures = []
         return metadata
+
+    def _add_copies(self, metadata: StepMetadata) -> None:
+        try:
+            if self._tiers:
+                metadata.fetches, metadata.lifts = self._tiers.step()
+        except Exception:  # everything is in the bank as well
+            logger.exception("InferScale: the arenas are given up")
+            self._tiers = None
 
     def _record_uses(self) -> None:
         try:
@@ -189,6 +218,8 @@ class Scheduler:
         self._requests.pop(request.request_id, None)
         if plan is None:
             return None
+        if self._tiers:
+            self._tiers.release(request.request_id)
         if compat.ended_by_itself(request):  # else a load may be under way: the promise runs out
             self._planner.release(plan)
         report = self._reporter.of(plan)

@@ -16,12 +16,16 @@ from inferscale_vllm.bank.identity import bank_id
 from inferscale_vllm.fingerprint import fingerprint
 
 DEFAULT_BANK_SIZE_BYTES = 8 * 2**30
-DEFAULT_STEP_BYTES = 256 * 2**20
+DEFAULT_SIZES = {
+    "inject_step_bytes": 256 * 2**20,
+    "host_arena_bytes": 2 * 2**30,
+    "hbm_arena_bytes": 0,
+}
 _KNOWN = {
+    *DEFAULT_SIZES,
     "bank_dir",
     "bank_size_bytes",
     "bank_tenant_share",
-    "inject_step_bytes",
     "kv_store_dtype",
     "verify_writes",
 }
@@ -42,6 +46,8 @@ class Settings:
     verify_writes: read every injected token back and compare (tests and `doctor`).
     secret: shared with the sidecar; None: every operation is refused.
     inject_step_bytes: most that one engine step injects; 0: no limit.
+    host_arena_bytes: pinned host memory of each rank that holds items for its GPU; 0: none.
+    hbm_arena_bytes: GPU memory of each rank that holds items; 0: none.
     """
 
     root: Path
@@ -53,7 +59,9 @@ class Settings:
     secret: str | None
     bank_tenant_share: float = 1.0
     kv_store_dtype: str = "bf16"
-    inject_step_bytes: int = DEFAULT_STEP_BYTES
+    inject_step_bytes: int = DEFAULT_SIZES["inject_step_bytes"]
+    host_arena_bytes: int = DEFAULT_SIZES["host_arena_bytes"]
+    hbm_arena_bytes: int = DEFAULT_SIZES["hbm_arena_bytes"]
 
     @classmethod
     def of(cls, vllm_config: Any) -> "Settings":
@@ -86,6 +94,10 @@ class Settings:
                 f"kv_store_dtype {store_dtype!r} is not offered; {hint}"
                 f"choose one of {', '.join(STORE_DTYPES)}"
             )
+        sizes = {name: int(extra.get(name, size)) for name, size in DEFAULT_SIZES.items()}
+        for name, size in sizes.items():
+            if size < 0:
+                raise ValueError(f"{name} is {size}, it must be a number of bytes, or 0")
         home = Path(os.environ.get("INFERSCALE_HOME", Path.home() / ".inferscale"))
         return cls(
             root=Path(extra.get("bank_dir", home / "bank")).expanduser(),
@@ -97,7 +109,7 @@ class Settings:
             secret=os.environ.get(SECRET_ENV) or None,
             bank_tenant_share=share,
             kv_store_dtype=store_dtype,
-            inject_step_bytes=_bytes(extra, "inject_step_bytes", DEFAULT_STEP_BYTES),
+            **sizes,
         )
 
     def bank_path(self, rank: int) -> Path:
@@ -124,11 +136,3 @@ class Settings:
     @property
     def state_path(self) -> Path:
         return self.root / "engines" / self.engine_id
-
-
-def _bytes(extra: Mapping[str, Any], name: str, default: int) -> int:
-    """A size that may be 0."""
-    size = int(extra.get(name, default))
-    if size < 0:
-        raise ValueError(f"{name} is {size}, it must be a number of bytes, or 0")
-    return size

@@ -19,17 +19,24 @@ from inferscale_kernels.layout import ItemShape
 from inferscale_kernels.ops.inject import RotatedKV, prepare, rotate_items_into
 from inferscale_kernels.ops.quantize import FormatName
 from inferscale_kernels.rope import RopeTable
-from inferscale_vllm import cache_io
 from inferscale_vllm.bank import Bank, BankReader
 from inferscale_vllm.capture import Capturer
+from inferscale_vllm.layer_io import worst_error, write_layers
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Load, StepMetadata
 from inferscale_vllm.packed import direct_fill
 from inferscale_vllm.state import EngineState
 from inferscale_vllm.storage import Storage
+from inferscale_vllm.tiers.arenas import Arenas, Format
+from inferscale_vllm.tiers.memory import Memory, memory_of
+from inferscale_vllm.tiers.policy import note_name
+from inferscale_vllm.tiers.start import open_arenas
 from inferscale_vllm.writer import Writer
 
 logger = logging.getLogger(__name__)
+
+Pieces = dict[str, tuple[list[memoryview], torch.Tensor]]
+"""By format: the item of every piece, and their segments (int64 [S, 4])."""
 
 
 class Worker:
@@ -62,7 +69,7 @@ class Worker:
         self._rope = rope
         self._bank = bank
         self._state = state
-        self._verify_writes = verify_writes
+        self._rank, self._verify_writes = rank, verify_writes
         self._dtype = dtype
         self._device = layers.modules[0].kv_cache.device
         self._out = RotatedKV(torch.empty(0, 0), torch.empty(0, 0))
@@ -86,6 +93,23 @@ class Worker:
             for name in get_args(FormatName):
                 prepare(shape, rope, dtype, self.storage.sample_codec(name))
         self._fill_directly = direct_fill(layers, self.capturer.writers, rope, dtype)
+        self._arenas: Arenas | None = None
+
+    def use_arenas(self, host_bytes: int, hbm_bytes: int, memory: Memory | None = None) -> None:
+        """Opens arenas where they help, and notes for the scheduler what there is.
+
+        Args:
+            host_bytes, hbm_bytes: budgets; without the first there is no arena at all.
+            memory: of the device; unless given, that of the caches, if it is not the CPU.
+        """
+        memory = memory or memory_of(self._device)
+        opened = None
+        if memory and host_bytes:
+            form = Format(self._layers.token_shape, self._dtype, self.storage.codec)
+            parts = (memory, self._layers, self.capturer.writers, self._rope, form)
+            opened = open_arenas(*parts, host_bytes=host_bytes, hbm_bytes=hbm_bytes)
+        self._state.note(note_name(self._rank), vars(opened[1]) if opened else None)
+        self._arenas = opened[0] if opened else None
 
     @property
     def token_bytes(self) -> int:
@@ -107,13 +131,17 @@ class Worker:
             return
         self._is_loaded = True
         loads = [load for load in self._metadata.loads if load.segments]
+        self._lift()
         if not loads:
             return
         try:
             with self._bank.reading() as reader:
                 loads = [load for load in loads if self._is_whole(load, reader)]
-                if loads:
-                    self._fill(loads, reader)
+                rest = self._arenas.inject(loads) if self._arenas else loads
+                if rest:
+                    self._fill(rest, reader)
+                if loads and self._verify_writes:
+                    self._verify(loads, reader)
         except Exception:  # a broken promise fails these requests, never the engine
             logger.exception("injection failed; failing the requests that were promised KV")
             for load in loads:
@@ -128,22 +156,19 @@ class Worker:
         return not missing
 
     def _fill(self, loads: list[Load], reader: BankReader) -> None:
-        pieces = self._pieces(loads, reader)
-        slots = [
-            torch.from_numpy(np.concatenate([load.slots[g] for load in loads]))
-            for g in range(len(loads[0].slots))
-        ]
-        direct = self._fill_directly if pieces.keys() == {"plain"} else None
-        if direct:
-            direct(*pieces["plain"], torch.stack(slots))
-        if not direct or self._verify_writes:
-            out = self._reserve(slots[0].numel())
-            for name, (items, segments) in pieces.items():
-                rotate_items_into(items, segments, self._rope, out, self.storage.codec(name))
-            if not direct:
-                self._write(out, slots)
-            if self._verify_writes:
-                self._verify(loads, out, slots)
+        pieces, slots = self._pieces(loads, reader), _slots(loads)
+        if self._fill_directly and pieces.keys() == {"plain"}:
+            self._fill_directly(*pieces["plain"], torch.stack(slots))
+        else:
+            out = self._turned(pieces, slots[0].numel())
+            write_layers(self._layers, self.capturer.writers, out, slots)
+
+    def _turned(self, pieces: Pieces, num_tokens: int) -> RotatedKV:
+        """K and V of all tokens where they are needed, in the order of the loads' slots."""
+        out = self._reserve(num_tokens)
+        for name, (items, segments) in pieces.items():
+            rotate_items_into(items, segments, self._rope, out, self.storage.codec(name))
+        return out
 
     def _reserve(self, num_tokens: int) -> RotatedKV:
         """Output buffers; they grow and are kept, because page faults cost more than the copy."""
@@ -155,9 +180,7 @@ class Worker:
             self._out = RotatedKV(k, v)
         return RotatedKV(self._out.k[:, :num_tokens], self._out.v[:, :num_tokens])
 
-    def _pieces(
-        self, loads: list[Load], reader: BankReader
-    ) -> dict[str, tuple[list[memoryview], torch.Tensor]]:
+    def _pieces(self, loads: list[Load], reader: BankReader) -> Pieces:
         """By how they are stored: every piece's item, and the segments; their targets are in the
         order of the loads' slots."""
         rows: dict[str, list[tuple[int, int, int, int]]] = {}
@@ -171,28 +194,12 @@ class Worker:
             at += piece.num_tokens
         return {name: (items[name], torch.tensor(rows[name], dtype=torch.int64)) for name in items}
 
-    def _write(self, out: RotatedKV, slots: list[torch.Tensor]) -> None:
-        kept = [_kept(s) for s in slots]
-        for index, module in enumerate(self._layers.modules):
-            group = self._layers.groups[index]
-            k, v, where = _held(out, index, slots[group], kept[group])
-            k, v, where = (t.to(self._device) for t in (k, v, where))
-            if len(where):
-                cache_io.write(module, self.capturer.writers[index], k, v, where)
-
-    def _verify(self, loads: list[Load], out: RotatedKV, slots: list[torch.Tensor]) -> None:
-        worst = 0.0
-        for index, module in enumerate(self._layers.modules):
-            reader = cache_io.reader_for(module)
-            if reader is None:
-                return
-            group = self._layers.groups[index]
-            wanted_k, wanted_v, where = _held(out, index, slots[group], _kept(slots[group]))
-            k, v = reader(module.kv_cache, where, self._layers.head_size)
-            for got, wanted in ((k, wanted_k), (v, wanted_v)):
-                if got.numel():
-                    worst = max(worst, (got.float() - wanted.float()).abs().max().item())
-        for load in loads:
+    def _verify(self, loads: list[Load], reader: BankReader) -> None:
+        """Reads back what was injected, and notes how far it is from what was to be."""
+        slots = _slots(loads)
+        out = self._turned(self._pieces(loads, reader), slots[0].numel())
+        worst = worst_error(self._layers, out, slots)
+        for load in loads if worst is not None else ():
             self._state.note(f"verify:{load.request_id}", worst)
 
     def take_failed_block_ids(self) -> set[int]:
@@ -200,7 +207,15 @@ class Worker:
         failed, self._failed_block_ids = self._failed_block_ids, set()
         return failed
 
-    # -- storing
+    def _lift(self) -> None:
+        try:
+            if self._arenas:
+                self._arenas.lift(self._metadata.lifts)
+        except Exception:  # what is not in an arena is read from the bank
+            logger.exception("InferScale: the arenas are given up")
+            self._arenas = None
+
+    # -- after the forward
 
     def store(self) -> None:
         """Hands the items that this step completed to the writer."""
@@ -211,16 +226,18 @@ class Worker:
         except Exception:  # KV is derived data: losing it costs speed, not correctness
             logger.exception("captured items were not stored")
 
+    def fetch(self) -> None:
+        """Copies items from the bank to the arenas, for later steps."""
+        try:
+            if self._arenas and self._metadata.fetches:
+                with self._bank.reading() as reader:
+                    self._arenas.fetch(self._metadata.fetches, reader)
+        except Exception:  # what is not in an arena is read from the bank
+            logger.exception("InferScale: the arenas are given up")
+            self._arenas = None
 
-def _kept(slots: torch.Tensor) -> torch.Tensor | None:
-    """Rows whose slot exists, int64; None if all do. A window group has let go of the others."""
-    exists = slots >= 0
-    return None if bool(exists.all()) else exists.nonzero().flatten()
 
-
-def _held(
-    out: RotatedKV, index: int, slots: torch.Tensor, rows: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """K, V and slots of one layer, without the rows that its group has let go of."""
-    k, v = out.k[index], out.v[index]
-    return (k, v, slots) if rows is None else (k[rows], v[rows], slots[rows])
+def _slots(loads: list[Load]) -> list[torch.Tensor]:
+    """Slots of all tokens of the loads, int64 [T], one for each KV cache group."""
+    groups = range(len(loads[0].slots))
+    return [torch.from_numpy(np.concatenate([load.slots[g] for load in loads])) for g in groups]

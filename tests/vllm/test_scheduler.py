@@ -17,6 +17,7 @@ from inferscale_vllm.planner import Planner
 from inferscale_vllm.report import Reporter
 from inferscale_vllm.scheduler import Scheduler
 from inferscale_vllm.state import EngineState
+from inferscale_vllm.tiers.policy import Tiers
 
 SECRET, BLOCK = "secret", 16
 HEAD, ITEMS, TAIL = [1, 2, 3], [[10, 11, 12, 13], [20, 21, 22]], [90, 91]
@@ -338,3 +339,63 @@ def test_a_request_that_vllm_finds_no_room_for_spends_nothing(
     for asked in (first, second):
         scheduler.arrive(asked)
         assert scheduler.match(asked, 0) == 10
+
+
+@pytest.fixture
+def tiers() -> Tiers:
+    """An arena for all three items of the requests, 8 bytes per token, and not one more."""
+    return Tiers(host_slabs=3, hbm_slabs=0, slab_bytes=64)
+
+
+@pytest.fixture
+def tiered(bank: Bank, state: EngineState, cache: CacheManager, tiers: Tiers) -> Scheduler:
+    return make(bank, state, cache, tiers=tiers)
+
+
+def test_copies_begin_at_arrival_and_the_promise_follows_them(
+    tiered: Scheduler, bank: Bank, state: EngineState
+) -> None:
+    asked = inject()
+    tiered.arrive(asked)
+    assert tiered.match(asked, 0) is None
+    first = step(tiered, 0)
+    assert {copy.key for copy in first.fetches} == set(bank.keys()) and first.loads == []
+    assert tiered.match(asked, 0) == 10
+    tiered.admit(asked, Blocks(), 10)
+    second = step(tiered, 2)
+    assert second.fetches == [] and len(second.loads) == 1
+    hot = inject(request_id="vllm-2")
+    tiered.arrive(hot)
+    assert tiered.match(hot, 0) == 10, "who comes later waits for nothing"
+    assert (state.get_note("counters") or {})["delayed_requests"] == 1
+
+
+@pytest.mark.parametrize("end", ["finish", "admit"])
+def test_arenas_hold_what_is_promised_until_it_is_injected(
+    tiered: Scheduler, tiers: Tiers, end: str
+) -> None:
+    asked = inject(status=RequestStatus.FINISHED_ABORTED)
+    tiered.arrive(asked)
+    step(tiered, 0)
+    assert tiered.match(asked, 0) == 10
+    assert tiers.host.reserve("another", {("another", 0): 1}) is None
+    tiered.finish(asked) if end == "finish" else tiered.admit(asked, Blocks(), 10)
+    is_free = end == "finish"
+    assert (tiers.host.reserve("another", {("another", 0): 1}) is not None) == is_free
+    step(tiered, 2)
+    assert tiers.host.reserve("another", {("another", 0): 1}) is not None
+
+
+def test_a_bug_in_the_arenas_costs_the_arenas_only(
+    bank: Bank, state: EngineState, cache: CacheManager
+) -> None:
+    class Broken(Tiers):
+        def step(self) -> Any:
+            raise RuntimeError("a bug")
+
+    scheduler = make(bank, state, cache, tiers=Broken(host_slabs=3, hbm_slabs=0, slab_bytes=64))
+    asked = inject()
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 0) is None
+    assert step(scheduler, 0).fetches == []
+    assert scheduler.match(asked, 0) == 10

@@ -135,6 +135,7 @@ def test_latent_kv_is_not_compressed(bank: Bank) -> None:
         ({"kv_store_dtype": "int3"}, "choose one of auto, bf16, int8, k8v4"),
         ({"bank_tenant_share": 0}, "above 0 and at most 1"),
         ({"bank_size": 1}, "unknown entries"),
+        ({"host_arena_bytes": -1}, "host_arena_bytes is -1, it must be a number of bytes, or 0"),
     ],
 )
 def test_settings_that_are_refused(extra: dict[str, Any], message: str) -> None:

@@ -27,8 +27,10 @@ class BuildRecorder(Protocol):
     def injectable(self, seconds: float) -> None:
         """An item can be injected, so long after the queue first saw it."""
 
-    def bank(self, stats: Mapping[str, Any], counters: Mapping[str, Any]) -> None:
-        """The engine's bank and its counters, as its status has them."""
+    def bank(
+        self, stats: Mapping[str, Any], counters: Mapping[str, Any], tiers: Mapping[str, Any]
+    ) -> None:
+        """The engine's bank, its counters and its arenas, as its status has them."""
 
 
 class Silent:
@@ -40,4 +42,6 @@ class Silent:
 
     def injectable(self, seconds: float) -> None: ...
 
-    def bank(self, stats: Mapping[str, Any], counters: Mapping[str, Any]) -> None: ...
+    def bank(
+        self, stats: Mapping[str, Any], counters: Mapping[str, Any], tiers: Mapping[str, Any]
+    ) -> None: ...

@@ -162,7 +162,8 @@ class BuildQueue:
     async def _work(self) -> None:
         """One round: connect, purge, build until nothing is pending."""
         status = await self._engine.status()
-        self._recorder.bank(status.get("bank") or {}, status.get("counters") or {})
+        parts = (status.get(name) or {} for name in ("bank", "counters", "tiers"))
+        self._recorder.bank(*parts)
         fingerprint = self._engine.fingerprint
         await self._binder.bind(fingerprint)
         if fingerprint != self._fingerprint:

@@ -117,6 +117,10 @@ class EngineConfig(_Section):
     """How the bank stores KV. bf16: in the model's dtype, exact; int8: half; k8v4: two fifths."""
     inject_step_bytes: ByteSize = Field(default=256 * 2**20, ge=0)
     """Most KV that one engine step injects; others get theirs a step later. 0: no limit."""
+    host_arena_bytes: ByteSize = Field(default=2 * 2**30, ge=0)
+    """CUDA: pinned host memory per GPU for recent items; PyTorch rounds up to a power of two."""
+    hbm_arena_bytes: ByteSize = Field(default=0, ge=0)
+    """CUDA: GPU memory for recent items, besides what vLLM takes. 0: none."""
     cpu_kv_space_gib: int = Field(default=2, ge=1)
     """KV cache of a vLLM on CPU (`VLLM_CPU_KVCACHE_SPACE`)."""
     start_timeout_s: Seconds = 900

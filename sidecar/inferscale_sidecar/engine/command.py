@@ -124,5 +124,7 @@ def _kv_transfer(config: Config) -> dict[str, object]:
             "kv_store_dtype": config.engine.kv_store_dtype,
             "bank_tenant_share": config.engine.bank_tenant_share,
             "inject_step_bytes": config.engine.inject_step_bytes,
+            "host_arena_bytes": config.engine.host_arena_bytes,
+            "hbm_arena_bytes": config.engine.hbm_arena_bytes,
         },
     }

@@ -39,10 +39,16 @@ class MetricsRecorder:
     def injectable(self, seconds: float) -> None:
         self._metrics.add_to_injectable.labels(self._name()).observe(seconds)
 
-    def bank(self, stats: Mapping[str, Any], counters: Mapping[str, Any]) -> None:
+    def bank(
+        self, stats: Mapping[str, Any], counters: Mapping[str, Any], tiers: Mapping[str, Any]
+    ) -> None:
         self._metrics.kv_items.set(stats.get("items", 0))
         self._metrics.kv_bytes.labels("disk").set(stats.get("used_bytes", 0))
         self._metrics.kv_limit.set(stats.get("limit_bytes", 0))
+        for tier, evictions in self._metrics.arena_evictions.items():
+            arena = tiers.get(tier, {})
+            self._metrics.kv_bytes.labels(tier).set(arena.get("used_bytes", 0))
+            evictions.saw(int(arena.get("evicted_items", 0)))
         for name, growth in self._metrics.kv_growth.items():
             growth.saw(int(stats.get(name, counters.get(name, 0))))
 

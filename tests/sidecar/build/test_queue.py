@@ -156,6 +156,7 @@ async def test_what_the_bank_does_is_counted():
         store.add("Likes tea.", "Lives in Rome.")
         await settled(queue)
         engine.evicted, engine.hits = 43, 2  # and the engine was restarted
+        engine.tiers = {"host": {"used_bytes": 300, "evicted_items": 5}}
         await settled(queue)
 
     def value(name: str, **labels: str) -> float | None:
@@ -163,6 +164,8 @@ async def test_what_the_bank_does_is_counted():
 
     assert value("kv_items") == 2 and value("kv_bytes", tier="disk") == 200
     assert value("kv_limit_bytes") == 10_000
+    assert value("kv_bytes", tier="host") == 300 and value("kv_bytes", tier="hbm") == 0
+    assert value("kv_evictions_total", tier="host") == 5
     assert value("kv_evictions_total", tier="disk") == 3
     assert value("kv_lookups_total", outcome="hit") == 2
     assert value("kv_lookups_total", outcome="miss") == 0

@@ -50,6 +50,7 @@ class FakeEngine:
         self.is_full = False
         self.evicted = self.hits = 0
         self.storage = {"format": "plain"}
+        self.tiers: dict[str, Any] | None = None
         self.now_building = self.most_building = 0
         self.app = Starlette(
             routes=[
@@ -122,6 +123,7 @@ class FakeEngine:
             "block_size": 16,
             "max_model_len": 2048,
             "storage": self.storage,
+            "tiers": self.tiers,
             "bank": {
                 "items": len(self.bank),
                 "used_bytes": 100 * len(self.bank),

@@ -40,6 +40,8 @@ def test_the_connector_is_loaded_by_its_module(tmp_path: Path) -> None:
         "kv_store_dtype": "bf16",
         "bank_tenant_share": 1,
         "inject_step_bytes": 256 * 2**20,
+        "host_arena_bytes": 2 * 2**30,
+        "hbm_arena_bytes": 0,
     }
 
 
