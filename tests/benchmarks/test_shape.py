@@ -9,7 +9,7 @@ from itertools import islice
 
 import httpx
 import pytest
-from benchmarks import _facts, _output, _rounds, _sidecar, build, load, overhead
+from benchmarks import _facts, _output, _rounds, _sidecar, build, load, overhead, turns
 from benchmarks._arms import EngineArm
 from benchmarks._items import Stored, StoredItem
 from benchmarks._rounds import Sample
@@ -26,6 +26,7 @@ FIELDS = {
     "overhead": "path direct_ms sidecar_ms",
     "bank": "dtype bytes_per_token bf16_bytes_per_token kl_added",
     "build": "items tokens seconds add_to_injectable_s",
+    "turns": "template memory position prepared tokens native injected prefilled ttft_ms right",
     "load": "rate_rps arm p50_ttft_ms p99_ttft_ms throughput_rps goodput_rps",
 }
 MS = {"none": 10.0, "text": 100.0, "injected": 20.0}
@@ -62,7 +63,7 @@ class FakeTurn:
         return Sample(MS[mode], 1000, 800 if inject else 0, native, mode, 3.0)
 
 
-@pytest.mark.parametrize("name", ["ttft", "overhead", "bank", "build", "kernels"])
+@pytest.mark.parametrize("name", ["ttft", "overhead", "bank", "build", "kernels", "turns"])
 def test_every_benchmark_can_be_imported_and_documents_itself(name: str) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     assert callable(module.main)
@@ -231,3 +232,23 @@ def test_load_arrives_at_its_rate_whatever_becomes_of_it():
     assert 800 < len(at) < 1200
     assert load.arrivals(None, 50.0, random.Random(1)) == [0.0] * load.BURST
     assert load.arrivals(1e-9, 1.0, random.Random(1)) == [0.0], "never nothing"
+
+
+def test_a_row_of_turns_has_the_named_fields_and_medians():
+    arm = turns.Arm("behind", "injected", "last", prepared=True)
+    samples = [
+        turns.Sample(ms, 1000, 90, 30, right, "last", "injected")
+        for ms, right in ((50, True), (70, False), (60, True), (55, True))
+    ]
+    row = turns.row(arm, samples)
+    assert list(row)[:10] == FIELDS["turns"].split()
+    assert (row["tokens"], row["ttft_ms"], row["right"], row["samples"]) == (1120, 57.5, 0.75, 4)
+
+
+def test_turns_has_every_arm_once_and_takes_text_only_in_full():
+    quick, full = turns.arms(quick=True), turns.arms(quick=False)
+    assert len(set(full)) == len(full) == 10 and set(quick) < set(full)
+    assert {arm.memory for arm in quick} == {"injected"}
+    assert {(arm.position, arm.prepared) for arm in quick} == {
+        *(("system", False), ("last", True), ("last", False)),
+    }

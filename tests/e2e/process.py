@@ -144,6 +144,16 @@ class Engine:
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
         return list(self._post("/tokenize", body)["tokens"])
 
+    def tokens_of(self, messages: list[dict[str, Any]]) -> int:
+        """How many tokens a chat has, as the engine renders it."""
+        body = {"model": self._model, "messages": messages, "add_generation_prompt": False}
+        return len(self._post("/tokenize", body)["tokens"])
+
+    def counter(self, name: str) -> int:
+        """A counter of vLLM's metrics, over all labels."""
+        lines = self.http.get("/metrics").text.splitlines()
+        return int(sum(float(line.split()[-1]) for line in lines if line.startswith(name + "{")))
+
     def running(self) -> int:
         """Requests that vLLM works on now, waiting ones included."""
         lines = self.http.get("/metrics").text.splitlines()

@@ -13,6 +13,11 @@ Fidelity = Literal["fast", "balanced", "exact"]
 """How much of the memory is left to exact prefill. fast: nothing; balanced: the few items that
 matter most; exact: everything, which is plain text that vLLM's own prefix cache may hold."""
 
+Position = Literal["auto", "system", "last"]
+"""Where the memory stands. system: at the end of the system message; last: before the text of the
+last user message, behind the history, which stays a prefix that vLLM's own cache holds; auto: last
+in a conversation, or if the chat template prints the request's tools behind the system message."""
+
 
 class MemoryField(Scope):
     """Which memory goes into a request: a handle, or a scope to recall from.
@@ -29,6 +34,11 @@ class MemoryField(Scope):
     inject: bool = True
     """False: put the same text into the prompt, but let vLLM prefill it (the comparison arm)."""
     fidelity: Fidelity = "balanced"
+    position: Position | None = None
+    """None: as the server is set (`chat.position`)."""
+    prepare: bool | None = None
+    """Whether to prefill the conversation for its next turn once this one is answered, if memory
+    stands behind the history. None: as the server is set (`chat.prepare_turns`)."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "MemoryField":
@@ -62,3 +72,5 @@ class MemoryReport(Wire):
     reason: str | None = None
     """Why not everything was injected (see the docs page on fallback reasons); None if it was."""
     tokens: TokenCounts | None = None
+    position: Literal["system", "last"] | None = None
+    """Where the memory stood; None if there was none."""

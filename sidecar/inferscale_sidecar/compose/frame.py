@@ -32,8 +32,9 @@ _GENERIC_MARKERS = (
 )
 _MAX_PASSES = 8
 
-Placement = Literal["system", "user"]
-"""`user`: at the start of the first user message, for models whose template has no system role."""
+Placement = Literal["system", "user", "last"]
+"""`user`: at the start of the first user message, for models whose template has no system role;
+`last`: at the start of the last one, behind the history."""
 
 
 class MemoryFrame:
@@ -95,12 +96,14 @@ class MemoryFrame:
             placement: see `Placement`.
         """
         placed = [dict(m) for m in messages]
-        if placement == "user":
-            for message in placed:
-                if message.get("role") == "user":
-                    message["content"] = _joined(block, message.get("content"), block_first=True)
-                    return placed
-            return [{"role": "user", "content": block}, *placed]
+        if placement != "system":
+            users = [message for message in placed if message.get("role") == "user"]
+            if not users:
+                alone = {"role": "user", "content": block}
+                return [alone, *placed] if placement == "user" else [*placed, alone]
+            user = users[0] if placement == "user" else users[-1]
+            user["content"] = _joined(block, user.get("content"), block_first=True)
+            return placed
         if placed and placed[0].get("role") in ("system", "developer"):
             placed[0]["content"] = _joined(block, placed[0].get("content"), block_first=False)
             return placed

@@ -151,10 +151,16 @@ class InjectConfig(_Section):
 
 
 class ChatConfig(_Section):
-    """Requests to the model whose user is named by a header."""
+    """Requests to the model."""
 
     remember: Literal["nothing", "user"] = "nothing"
-    """user: what the user says is added to their memory. `X-InferScale-Remember` wins."""
+    """user: what a user named by a header says is remembered. `X-InferScale-Remember` wins."""
+    position: Literal["auto", "system", "last"] = "auto"
+    """Where memory stands, unless a request says: in the system message, or behind the history."""
+    prepare_turns: bool = True
+    """After an answer with memory behind the history, prefill all of it for the next turn."""
+    keep_turns_s: Seconds = 3600
+    """How long the bank keeps the end of a conversation for its next turn."""
 
 
 class McpConfig(_Section):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inferscale_sidecar.build.exact import LazyExactness
 from inferscale_sidecar.build.policy import STRICT_POLICY
 from inferscale_sidecar.build.prefix import PrefixWarmer
+from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.build.queue import BuildQueue
 from inferscale_sidecar.build.window import WindowLimits
 from inferscale_sidecar.compose.head import ListTokenizer
@@ -17,6 +18,7 @@ from inferscale_sidecar.engine.verdict import VerdictFile
 from inferscale_sidecar.errors import ConfigError, Unsupported
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.chat_metrics import MetricsRecorder
+from inferscale_sidecar.service.chat_turns import NextTurns
 from inferscale_sidecar.service.quality import QualityCheck
 from inferscale_sidecar.service.quality_gate import QualityGate
 from inferscale_sidecar.store import MemoryStore
@@ -37,6 +39,8 @@ class Builder:
     warmer: PrefixWarmer
     gate: QualityGate
     lazy: LazyExactness | None
+    finder: PrefixFinder
+    turns: NextTurns
 
 
 def make_recorder(metrics: Metrics, engine: Engine) -> MetricsRecorder:
@@ -78,7 +82,9 @@ def make_builder(
     gate = QualityGate(engine, check, VerdictFile(config.cache / "quality"))
     uses = USES_BEFORE_EXACT.get(config.inject.lazy_exactness)
     lazy = LazyExactness(engine, after_uses=uses) if uses else None
-    return Builder(tokenizer, lists, queue, warmer, gate, lazy)
+    finder = PrefixFinder(engine, lists)
+    turns = NextTurns(finder, warmer, keep_s=config.chat.keep_turns_s)
+    return Builder(tokenizer, lists, queue, warmer, gate, lazy, finder, turns)
 
 
 def _limits(config: Config) -> WindowLimits:

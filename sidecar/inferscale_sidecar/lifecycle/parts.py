@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inferscale_sidecar.build.prefix import PrefixFinder
 from inferscale_sidecar.compose.frame import MemoryFrame
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder
@@ -146,10 +145,14 @@ def make_services(
         frame,
         recorder=make_recorder(metrics, engine),
         placement=builder.lists.placement if builder else "system",
-        finder=PrefixFinder(engine, builder.lists) if builder else None,
+        finder=builder.finder if builder else None,
         warmer=builder.warmer if builder else None,
         suspects=builder.queue if builder else None,
         lazy=builder.lazy if builder else None,
+        position=config.chat.position,
+        turns=builder.turns if builder else None,
+        prepares_turns=config.chat.prepare_turns,
+        keep_turns_s=config.chat.keep_turns_s,
     )
     blocks = BlockService(store, metrics, on_write=on_write)
     tenants = TenantService(store, metrics, auth=config.auth.mode)

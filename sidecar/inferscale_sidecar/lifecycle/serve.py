@@ -200,6 +200,7 @@ async def _building(builder: Builder | None) -> AsyncIterator[None]:
     finally:
         if builder is not None:
             await builder.queue.stop()
+            await builder.turns.stop()
             await builder.warmer.stop()
             if builder.lazy is not None:
                 await builder.lazy.stop()

@@ -8,18 +8,19 @@ is missing for injection costs speed only.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from inferscale.protocol.chat import MemoryField
-from inferscale.protocol.engine import inject_params
-from inferscale_sidecar.build.exact import LazyExactness, Rendering
-from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer, leading
+from inferscale.protocol.chat import MemoryField, Position
+from inferscale_sidecar.build.exact import LazyExactness
+from inferscale_sidecar.build.prefix import PrefixWarmer
+from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
-from inferscale_sidecar.compose.keys import cache_salt, tenant_tag
+from inferscale_sidecar.compose.keys import cache_salt
 from inferscale_sidecar.compose.order import exact_items
 from inferscale_sidecar.core import Composition, Scope, Tenant
 from inferscale_sidecar.engine.base import Engine
+from inferscale_sidecar.service.chat_compose import Composer
 from inferscale_sidecar.service.chat_fields import (
     Endpoint,
     clean_query,
@@ -27,15 +28,13 @@ from inferscale_sidecar.service.chat_fields import (
     own_salt,
     refuse_reserved,
     take_memory,
-    template_options,
 )
 from inferscale_sidecar.service.chat_outcome import ChatOutcome
 from inferscale_sidecar.service.chat_place import is_searchable, places
 from inferscale_sidecar.service.chat_ports import ChatRecorder, KvLookup, Recall, Silent, Suspects
-from inferscale_sidecar.service.chat_report import (
-    MemoryPlan,
-    ReportBook,
-)
+from inferscale_sidecar.service.chat_position import PositionRule
+from inferscale_sidecar.service.chat_report import MemoryPlan, ReportBook
+from inferscale_sidecar.service.chat_turns import NextTurns, Turn
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,8 @@ class PreparedRequest:
     content: bytes
     is_stream: bool
     memory: MemoryPlan | None
+    turn: Turn | None = None
+    """Of a conversation whose next turn is to be prepared when this one is answered."""
 
 
 class ChatService:
@@ -62,6 +63,10 @@ class ChatService:
         warmer: builds that ahead; None to leave it to the first request.
         suspects: told when the bank did not hold what the store says it holds.
         lazy: makes handles that are used again exact; None: they stay injected.
+        position: of memory in requests that do not say.
+        turns: prepares next turns; None: each turn prefills what it needs itself.
+        prepares_turns: whether it is asked to by requests that do not say.
+        keep_turns_s: how long the bank keeps the end of a conversation.
     """
 
     def __init__(
@@ -77,10 +82,25 @@ class ChatService:
         warmer: PrefixWarmer | None = None,
         suspects: Suspects | None = None,
         lazy: LazyExactness | None = None,
+        position: Position = "auto",
+        turns: NextTurns | None = None,
+        prepares_turns: bool = True,
+        keep_turns_s: float = 3600,
     ) -> None:
         self._engine, self._recall, self._kv, self._frame = engine, recall, kv, frame
-        self._finder, self._warmer, self._lazy = finder, warmer, lazy
-        self._places, self._placement = places(frame, placement), placement
+        self._finder, self._places = finder, places(frame, placement)
+        self._turns, self._prepares = turns, prepares_turns
+        self._composer = Composer(
+            engine,
+            frame,
+            self._places,
+            placement,
+            rule=PositionRule(position, finder),
+            finder=finder,
+            warmer=warmer,
+            is_lazy=lazy is not None,
+            keep_s=keep_turns_s,
+        )
         self.reports = ReportBook(engine)
         self._outcome = ChatOutcome(
             self.reports, recorder or Silent(), warmer=warmer, suspects=suspects, lazy=lazy
@@ -104,15 +124,18 @@ class ChatService:
             field = MemoryField.model_validate(dict(ids))
         refuse_reserved(sent)
         sent["cache_salt"] = cache_salt(tenant, own_salt(sent))
-        plan = None
+        plan = turn = None
         if field is not None:
             composition = await self._composition(tenant, field, endpoint, sent)
             plan = await self._plan(tenant, field, composition)
             if plan.items or plan.blocks:
-                plan = await self._compose(tenant, endpoint, sent, composition, plan)
+                at = await self._composer.position(endpoint, body, field)
+                plan = await self._composer.compose(tenant, endpoint, sent, composition, plan, at)
+                if self._turns and (self._prepares if field.prepare is None else field.prepare):
+                    turn = self._composer.turn(endpoint, body, sent, composition, plan)
             self.reports.open(plan)
         path = self._places[endpoint].path
-        return PreparedRequest(path, encoded(sent), bool(sent.get("stream")), plan)
+        return PreparedRequest(path, encoded(sent), bool(sent.get("stream")), plan, turn)
 
     async def _composition(
         self, tenant: Tenant, field: MemoryField, endpoint: Endpoint, body: Mapping[str, Any]
@@ -159,50 +182,6 @@ class ChatService:
             reason=reason,
         )
 
-    async def _compose(
-        self,
-        tenant: Tenant,
-        endpoint: Endpoint,
-        body: dict[str, Any],
-        composition: Composition,
-        plan: MemoryPlan,
-    ) -> MemoryPlan:
-        """Puts the block into the body's text, and what is to be injected beside it."""
-        pinned = composition.blocks
-        block = self._frame.render([item.text for item in composition.items], pinned)
-        prefix: tuple[int, ...] = ()
-        if self._finder and plan.keys:
-            if endpoint == "completions":
-                prefix = await self._finder.for_prompt(pinned)
-            elif rendered := self._places[endpoint].rendered(body):
-                prefix = await self._finder.for_chat(*rendered, pinned)
-        self._places[endpoint].put(body, block)
-        if plan.reason is not None or not plan.items:
-            return plan
-        if prefix and self._warmer:
-            await self._warmer.ensure(tenant, prefix, cache_salt=body["cache_salt"], pinned=pinned)
-        ours = inject_params(
-            self._engine.secret,
-            request_id=plan.request_id,
-            salt=tenant_tag(tenant),
-            items=plan.keys,
-        )
-        body["kv_transfer_params"] = {**(body.get("kv_transfer_params") or {}), **ours}
-        return replace(plan, prefix_ids=prefix, rendering=self._rendering(endpoint, plan, body))
-
-    def _rendering(
-        self, endpoint: Endpoint, plan: MemoryPlan, body: Mapping[str, Any]
-    ) -> Rendering | None:
-        if self._lazy is None or plan.handle is None or not plan.keys:
-            return None
-        if endpoint not in ("chat", "completions"):  # only vLLM knows how it renders the others
-            return None
-        shown: dict[str, Any] = {"prompt": body.get("prompt")}
-        if endpoint == "chat":
-            messages = leading(body["messages"], self._placement)
-            shown = {"messages": messages, **template_options(body)}
-        return Rendering(plan.handle, shown, body["cache_salt"])
-
     async def finish(
         self, tenant: Tenant, prepared: PreparedRequest, answer: bytes, seconds: float
     ) -> bytes:
@@ -214,16 +193,26 @@ class ChatService:
         """
         if prepared.memory is None:
             return answer
+        if prepared.turn and self._turns:
+            self._turns.answered(tenant, prepared.turn, answer, is_stream=False)
         return await self._outcome.whole(tenant, prepared.memory, answer, seconds)
 
     def finish_stream(
-        self, tenant: Tenant, prepared: PreparedRequest, first_s: float, seconds: float
+        self,
+        tenant: Tenant,
+        prepared: PreparedRequest,
+        first_s: float,
+        seconds: float,
+        stream: bytes = b"",
     ) -> None:
         """Notes how a stream went, in the background: the client has its tokens already.
 
         Args:
             first_s: seconds from the client's request to the first chunk.
             seconds: to the last one.
+            stream: all that the engine sent, if `prepared.turn` is to be followed.
         """
+        if prepared.turn and self._turns:
+            self._turns.answered(tenant, prepared.turn, stream, is_stream=True)
         if prepared.memory is not None:
             self._outcome.streamed(tenant, prepared.memory, first_s, seconds)

@@ -148,6 +148,12 @@ def text_of(content: Any) -> str:
     return "\n".join(t for t in texts if isinstance(t, str))
 
 
+def is_text(content: Any) -> bool:
+    """Whether a message's content has no other parts than text."""
+    parts = content if isinstance(content, list) else ()
+    return all(isinstance(part, Mapping) and "text" in part for part in parts)
+
+
 def encoded(body: Mapping[str, Any]) -> bytes:
     """The body as JSON for the engine.
 

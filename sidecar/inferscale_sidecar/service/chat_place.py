@@ -2,25 +2,33 @@
 
 Owns the shapes of four request bodies, as far as they concern memory. vLLM makes the same chat of
 chat, responses and messages, so the block stands in the same place of the prompt in all of them: at
-the end of the system message. Pure functions over parsed JSON.
+the end of the system message, or before the user's last words. Pure functions over parsed JSON.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from inferscale_sidecar.build.prefix_finder import At
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.service.chat_fields import (
     Endpoint,
     clean_query,
+    is_text,
     messages_of,
     prompt_of,
     template_options,
     text_of,
 )
+from inferscale_sidecar.service.chat_messages import (
+    Messages,
+    before_user,
+    last_text,
+    system_only,
+    whole_chat,
+)
 
-Messages = list[dict[str, Any]]
 _TEMPLATE_FIELDS = ("tools", "reasoning", "thinking", "chat_template_kwargs")
 
 
@@ -33,10 +41,12 @@ class Place(Protocol):
     def said(self, body: Mapping[str, Any]) -> str:
         """The last thing that the user said; empty if there is none. Raises InvalidInput."""
 
-    def put(self, body: dict[str, Any], block: str) -> None:
+    def put(self, body: dict[str, Any], block: str, at: At = "system") -> None:
         """Puts the rendered block into the body. Raises InvalidInput."""
 
-    def rendered(self, body: Mapping[str, Any]) -> tuple[Messages, Mapping[str, Any]] | None:
+    def rendered(
+        self, body: Mapping[str, Any], at: At = "system"
+    ) -> tuple[Messages, Mapping[str, Any]] | None:
         """Chat messages and template options whose rendering begins as this request's does.
 
         Asked before `put`. None if that cannot be told; the engine finds out by itself then.
@@ -76,11 +86,17 @@ class _Chat:
         users = [m for m in messages_of(body) if m.get("role") == "user"]
         return text_of(users[-1].get("content")) if users else ""
 
-    def put(self, body: dict[str, Any], block: str) -> None:
-        body["messages"] = self.frame.place(messages_of(body), block, placement=self.placement)
+    def put(self, body: dict[str, Any], block: str, at: At = "system") -> None:
+        placement: Placement = "last" if at == "last" else self.placement
+        body["messages"] = self.frame.place(messages_of(body), block, placement=placement)
 
-    def rendered(self, body: Mapping[str, Any]) -> tuple[Messages, Mapping[str, Any]] | None:
-        return messages_of(body), template_options(body)
+    def rendered(
+        self, body: Mapping[str, Any], at: At = "system"
+    ) -> tuple[Messages, Mapping[str, Any]] | None:
+        messages = messages_of(body)
+        if at == "last" and not all(is_text(m.get("content")) for m in messages):
+            return None
+        return messages, template_options(body)
 
 
 @dataclass(frozen=True)
@@ -93,10 +109,17 @@ class _Completions:
     def said(self, body: Mapping[str, Any]) -> str:
         return prompt_of(body)
 
-    def put(self, body: dict[str, Any], block: str) -> None:
+    def put(self, body: dict[str, Any], block: str, at: At = "system") -> None:
+        if at == "last":
+            raise InvalidInput(
+                "a plain prompt has no last message; leave out memory.position, or use chat",
+                param="memory.position",
+            )
         body["prompt"] = self.frame.prepend(prompt_of(body), block)
 
-    def rendered(self, body: Mapping[str, Any]) -> tuple[Messages, Mapping[str, Any]] | None:
+    def rendered(
+        self, body: Mapping[str, Any], at: At = "system"
+    ) -> tuple[Messages, Mapping[str, Any]] | None:
         return None
 
 
@@ -112,22 +135,28 @@ class _Responses:
         given = _input_of(body)
         if isinstance(given, str):
             return given
-        return _last_text(given)
+        return last_text(given)
 
-    def put(self, body: dict[str, Any], block: str) -> None:
+    def put(self, body: dict[str, Any], block: str, at: At = "system") -> None:
         _refuse_background(body)
         given, instructions = _input_of(body), _text_field(body, "instructions")
-        if self.placement == "system":
+        if at == "system" and self.placement == "system":
             body["instructions"] = f"{instructions}\n\n{block}" if instructions else block
         elif isinstance(given, str):
             body["input"] = f"{block}\n\n{given}"
         else:
-            body["input"] = _before_user(given, block, kind="input_text")
+            body["input"] = before_user(given, block, kind="input_text", at=at)
 
-    def rendered(self, body: Mapping[str, Any]) -> tuple[Messages, Mapping[str, Any]] | None:
-        if self.placement == "user" or any(body.get(name) for name in _TEMPLATE_FIELDS):
+    def rendered(
+        self, body: Mapping[str, Any], at: At = "system"
+    ) -> tuple[Messages, Mapping[str, Any]] | None:
+        if any(body.get(name) for name in _TEMPLATE_FIELDS):
             return None
-        return _system_only(_text_field(body, "instructions"))
+        system = _text_field(body, "instructions")
+        if at == "last":
+            follows = body.get("previous_response_id")  # only vLLM knows what was said before
+            return None if follows else whole_chat(system, _input_of(body))
+        return None if self.placement == "user" else system_only(system)
 
 
 @dataclass(frozen=True)
@@ -139,12 +168,12 @@ class _Anthropic:
     path: str = "/v1/messages"
 
     def said(self, body: Mapping[str, Any]) -> str:
-        return _last_text(messages_of(body))
+        return last_text(messages_of(body))
 
-    def put(self, body: dict[str, Any], block: str) -> None:
+    def put(self, body: dict[str, Any], block: str, at: At = "system") -> None:
         messages, system = messages_of(body), body.get("system")
-        if self.placement == "user":
-            body["messages"] = _before_user(messages, block, kind="text")
+        if at == "last" or self.placement == "user":
+            body["messages"] = before_user(messages, block, kind="text", at=at)
         elif isinstance(system, list):
             # vLLM joins the parts with nothing between them.
             body["system"] = [*system, {"type": "text", "text": f"\n\n{block}"}]
@@ -152,18 +181,16 @@ class _Anthropic:
             text = _text_field(body, "system")
             body["system"] = f"{text}\n\n{block}" if text else block
 
-    def rendered(self, body: Mapping[str, Any]) -> tuple[Messages, Mapping[str, Any]] | None:
+    def rendered(
+        self, body: Mapping[str, Any], at: At = "system"
+    ) -> tuple[Messages, Mapping[str, Any]] | None:
         system = body.get("system")
-        if self.placement == "user" or any(body.get(name) for name in _TEMPLATE_FIELDS):
+        if isinstance(system, list) or any(body.get(name) for name in _TEMPLATE_FIELDS):
             return None
-        if isinstance(system, list):
-            return None
-        return _system_only(_text_field(body, "system"))
-
-
-def _system_only(text: str) -> tuple[Messages, Mapping[str, Any]]:
-    system = [{"role": "system", "content": text}] if text else []
-    return [*system, {"role": "user", "content": "."}], {}
+        system = _text_field(body, "system")
+        if at == "last":
+            return whole_chat(system, messages_of(body))
+        return None if self.placement == "user" else system_only(system)
 
 
 def _input_of(body: Mapping[str, Any]) -> str | Messages:
@@ -189,23 +216,3 @@ def _refuse_background(body: Mapping[str, Any]) -> None:
             "leave out background, or memory",
             param="background",
         )
-
-
-def _last_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Of the last message of the user's that has any text: results of tools are theirs, too."""
-    texts = (text_of(m.get("content")) for m in reversed(messages) if m.get("role") == "user")
-    return next((text for text in texts if text.strip()), "")
-
-
-def _before_user(messages: Sequence[dict[str, Any]], block: str, *, kind: str) -> Messages:
-    """The messages with the block before the text of the first one that is the user's."""
-    for at, message in enumerate(messages):
-        content = message.get("content")
-        if message.get("role") != "user":
-            continue
-        if isinstance(content, list):
-            content = [{"type": kind, "text": f"{block}\n\n"}, *content]
-        else:
-            content = f"{block}\n\n{content or ''}"
-        return [*messages[:at], {**message, "content": content}, *messages[at + 1 :]]
-    return [{"role": "user", "content": block}, *messages]

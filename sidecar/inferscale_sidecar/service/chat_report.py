@@ -13,6 +13,7 @@ from typing import Any
 from inferscale.protocol.chat import MemoryReport, TokenCounts
 from inferscale.protocol.engine import PARAMS_FIELD, EngineReport
 from inferscale_sidecar.build.exact import Rendering
+from inferscale_sidecar.build.prefix_finder import At
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.errors import NotFound, SidecarError
@@ -35,6 +36,7 @@ class MemoryPlan:
         prefix_ids: tokens before the first item, if known.
         reason: why nothing is asked of the engine; None if something is.
         rendering: of a handle, for its exact KV later on.
+        position: where it stands; None if there is none.
     """
 
     request_id: str
@@ -47,6 +49,7 @@ class MemoryPlan:
     prefix_ids: tuple[int, ...] = ()
     reason: str | None = None
     rendering: Rendering | None = None
+    position: At | None = None
 
 
 def report_of(
@@ -65,6 +68,7 @@ def report_of(
         items=plan.items,
         blocks=plan.blocks,
         mode="text",
+        position=plan.position,
     )
     if engine is not None:
         report.tokens = TokenCounts(

@@ -1,5 +1,6 @@
 """The port of what the store knows about KV banks, beside those in `base`."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -22,3 +23,7 @@ class BankPort(Protocol):
 
     async def bank_emptied(self, fingerprint: str) -> None:
         """A bank that was given up holds nothing any more."""
+
+    async def purge_later(self, fingerprint: str, keys: Sequence[str], *, keep_s: float) -> None:
+        """The bank holds these keys, which are not to stay longer than so many seconds: queued for
+        purge from then on."""

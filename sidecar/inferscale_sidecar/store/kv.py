@@ -1,4 +1,4 @@
-"""KV items, the build queue and the purge queue in SQL."""
+"""KV items and the build queue in SQL."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
@@ -26,7 +26,6 @@ from inferscale_sidecar.store.schema import (
     kv_item_contexts,
     kv_items,
     memories,
-    purges,
 )
 from inferscale_sidecar.store.watermark import WaterMarks, lower_water_marks
 
@@ -182,28 +181,6 @@ class SqlKv:
                 return
             yield keys
             last = keys[-1]
-
-    async def take_purges(self, fingerprint: str, *, limit: int) -> list[str]:
-        here = purges.c.fingerprint == fingerprint
-        # A key that came back into use meanwhile (same text, same neighbours) is not to go.
-        used = select(kv_items.c.key).where(kv_items.c.fingerprint == fingerprint)
-        async with self._db.read() as conn:
-            if await conn.scalar(select(purges.c.id).where(here).limit(1)) is None:
-                return []
-        async with self._db.write() as conn:
-            await conn.execute(delete(purges).where(here, purges.c.key.in_(used)))
-            oldest = select(purges.c.key).where(here, purges.c.key.not_in(used))
-            oldest = oldest.group_by(purges.c.key)
-            query = oldest.order_by(func.min(purges.c.id)).limit(limit)
-            return list((await conn.scalars(query)).all())
-
-    async def finish_purges(self, keys: Sequence[str], *, fingerprint: str | None = None) -> None:
-        async with self._db.write() as conn:
-            for some in batched(keys):
-                query = delete(purges).where(purges.c.key.in_(some))
-                if fingerprint is not None:
-                    query = query.where(purges.c.fingerprint == fingerprint)
-                await conn.execute(query)
 
     async def build_counts(self, tenant_id: str, fingerprint: str | None) -> BuildCounts:
         state = has_state(fingerprint).label("state")

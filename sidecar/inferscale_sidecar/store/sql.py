@@ -25,6 +25,7 @@ from inferscale_sidecar.store.kv import SqlKv
 from inferscale_sidecar.store.limits import SqlLimits
 from inferscale_sidecar.store.memories import SqlMemories
 from inferscale_sidecar.store.neighbours import SqlNeighbours
+from inferscale_sidecar.store.purges import SqlPurges
 from inferscale_sidecar.store.reads import SqlReads
 from inferscale_sidecar.store.records import DEFAULT_TENANT
 from inferscale_sidecar.store.rows import insert_or
@@ -51,6 +52,7 @@ class SqlStore(
     SqlExpiry,
     SqlKv,
     SqlBanks,
+    SqlPurges,
     SqlNeighbours,
     SqlBlocks,
     SqlThreads,

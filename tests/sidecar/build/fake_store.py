@@ -18,6 +18,7 @@ class FakeStore:
         self.marked: list[BuildItem] = []
         self.given_up: set[str] = set()
         self.prefixes: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+        self.doomed: dict[str, float] = {}
 
     def add(self, *texts: str, owner: str = "user:alice", tenant: str = "acme") -> list[BuildItem]:
         made = []
@@ -31,6 +32,9 @@ class FakeStore:
         self, fingerprint: str, block_ids: Sequence[str], keys: Sequence[str]
     ) -> None:
         self.prefixes.append((fingerprint, tuple(block_ids), tuple(keys)))
+
+    async def purge_later(self, fingerprint: str, keys: Sequence[str], *, keep_s: float) -> None:
+        self.doomed |= dict.fromkeys(keys, keep_s)
 
     def drop(self, item: BuildItem) -> None:
         """Deletes a memory; what was encoded behind it goes with it."""

@@ -5,12 +5,13 @@ import asyncio
 from tests.sidecar.engine.demo import demo_lists, demo_tokenizer
 from tests.sidecar.engine.fake_engine import FakeEngine
 
-from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
+from inferscale_sidecar.build.prefix import PrefixWarmer
+from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.compose.keys import tenant_tag
 from inferscale_sidecar.core import PinnedBlock
 from inferscale_sidecar.errors import StoreUnavailable
 
-from .fake_store import TENANTS
+from .fake_store import TENANTS, FakeStore
 
 ACME, GLOBEX = TENANTS["acme"], TENANTS["globex"]
 IDS = (1, 5, 9, 13)
@@ -51,6 +52,20 @@ async def test_what_is_forgotten_is_built_again():
         warmer.clear()
         await warmer.ensure(ACME, IDS)
     assert len(engine.builds) == 3
+
+
+async def test_what_is_kept_for_a_while_is_written_down_and_built_again_afterwards():
+    engine, store = FakeEngine(), FakeStore()
+    async with engine.client() as client:
+        await client.status()
+        warmer = PrefixWarmer(client, ledger=store)
+        assert await warmer.ensure(ACME, IDS, keep_s=0.2)
+        assert await warmer.ensure(ACME, IDS, keep_s=0.2)
+        assert len(engine.builds) == 1
+        assert list(store.doomed.values()) == [0.2]
+        await asyncio.sleep(0.2)
+        await warmer.ensure(ACME, IDS, keep_s=0.2)
+    assert len(engine.builds) == 2
 
 
 class DownLedger:

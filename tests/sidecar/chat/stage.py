@@ -11,17 +11,20 @@ from tests.sidecar.build.fake_store import TENANTS, FakeStore
 from tests.sidecar.engine.demo import demo_lists
 from tests.sidecar.engine.fake_engine import FakeEngine
 
+from inferscale.protocol.chat import Position
 from inferscale.protocol.memory import Message
 from inferscale_sidecar.api import problem
 from inferscale_sidecar.api.routes.chat import chat_router
 from inferscale_sidecar.api.routes.passthrough import passthrough_router
 from inferscale_sidecar.build.exact import LazyExactness
-from inferscale_sidecar.build.prefix import PrefixFinder, PrefixWarmer
+from inferscale_sidecar.build.prefix import PrefixWarmer
+from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.build.queue import BuildQueue
 from inferscale_sidecar.core import Composition, CompositionItem, PinnedBlock, Scope, Tenant
 from inferscale_sidecar.engine.client import EngineClient
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.service.chat import ChatService
+from inferscale_sidecar.service.chat_turns import NextTurns
 from inferscale_sidecar.service.write_back import WriteBack
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,7 +91,12 @@ class Added:
 
 class Stage:
     def __init__(
-        self, engine: FakeEngine, client: EngineClient, *, lazy: LazyExactness | None = None
+        self,
+        engine: FakeEngine,
+        client: EngineClient,
+        *,
+        lazy: LazyExactness | None = None,
+        position: Position = "auto",
     ) -> None:
         self.engine, self.client, self.lazy = engine, client, lazy
         self.store = FakeStore()
@@ -97,16 +105,21 @@ class Stage:
         lists = demo_lists()
         self.warmer = PrefixWarmer(client, ledger=self.store)
         self.queue = BuildQueue(self.store, client, lists, poll_s=0.05)
+        finder = PrefixFinder(client, lists)
+        self.turns = NextTurns(finder, self.warmer, keep_s=60)
         self.service = ChatService(
             client,
             self.recall,
             self.store,
             lists.frame,
             recorder=self.recorder,
-            finder=PrefixFinder(client, lists),
+            finder=finder,
             warmer=self.warmer,
             suspects=self.queue,
             lazy=lazy,
+            position=position,
+            turns=self.turns,
+            keep_turns_s=60,
         )
         self.added = Added()
         self.app = self._app()

@@ -100,3 +100,21 @@ def test_without_a_system_role_the_block_opens_the_first_user_message():
     messages = [{"role": "assistant", "content": "?"}, {"role": "user", "content": "Hi"}]
     placed = FRAME.place(messages, "BLOCK", placement="user")
     assert placed[1]["content"] == "BLOCK\n\nHi"
+
+
+def test_behind_the_history_it_stands_before_the_last_words_of_the_user():
+    talk = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": None, "tool_calls": [{}]},
+        {"role": "tool", "content": "there"},
+    ]
+    placed = FRAME.place(talk, "BLOCK", placement="last")
+    assert placed[3] == {"role": "user", "content": "BLOCK\n\nWhere?"}
+    assert [*placed[:3], *placed[4:]] == [*talk[:3], *talk[4:]]
+    assert FRAME.place(talk[:1], "BLOCK", placement="last") == [
+        *talk[:1],
+        {"role": "user", "content": "BLOCK"},
+    ]

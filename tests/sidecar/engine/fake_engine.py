@@ -52,6 +52,8 @@ class FakeEngine:
         self.storage = {"format": "plain"}
         self.tiers: dict[str, Any] | None = None
         self.now_building = self.most_building = 0
+        self.tokenizer = demo_tokenizer()
+        self.first_event = b'data: {"choices": [1]}\n\n'
         self.app = Starlette(
             routes=[
                 Route("/v1/models", self._models),
@@ -163,7 +165,7 @@ class FakeEngine:
 
     async def _events(self) -> AsyncIterator[bytes]:
         try:
-            yield b'data: {"choices": [1]}\n\n'
+            yield self.first_event
             await self.gate.wait()
             yield b"data: [DONE]\n\n"
         except asyncio.CancelledError:
@@ -173,10 +175,11 @@ class FakeEngine:
     # -- the connector
 
     def _ids(self, body: dict[str, Any]) -> list[int]:
-        tokenizer = demo_tokenizer()
+        tokenizer = self.tokenizer
         if "messages" in body:
-            messages = [{**m, "content": _flat(m["content"])} for m in body["messages"]]
-            return list(tokenizer.encode(tokenizer.render(messages)).ids)
+            messages = [{**m, "content": _flat(m.get("content"))} for m in body["messages"]]
+            text = tokenizer.render(messages, tools=body.get("tools"))
+            return list(tokenizer.encode(text).ids)
         prompt = body["prompt"]
         return prompt if isinstance(prompt, list) else list(tokenizer.encode(prompt).ids)
 
@@ -257,4 +260,6 @@ class _Wire(httpx.AsyncBaseTransport):
 
 
 def _flat(content: Any) -> str:
-    return content if isinstance(content, str) else "\n".join(p["text"] for p in content)
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(p["text"] for p in content)

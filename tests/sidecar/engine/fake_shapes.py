@@ -64,6 +64,13 @@ def answer(path: str, num_tokens: int) -> dict[str, Any]:
         "object": "chat.completion",
         "created": 1,
         "model": "demo",
-        "choices": [{"index": 0, "text": "ok", "message": {"role": "assistant", "content": "ok"}}],
+        "choices": [
+            {
+                "index": 0,
+                "text": "ok",
+                "message": {"role": "assistant", "content": "ok"},
+                "finish_reason": "stop",
+            }
+        ],
         "usage": {"prompt_tokens": num_tokens, "completion_tokens": 1},
     }

@@ -27,6 +27,7 @@ from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.engine.base import Engine, EngineRequest, EngineResponse
 from inferscale_sidecar.service.chat import ChatService, PreparedRequest
 from inferscale_sidecar.service.chat_fields import Endpoint
+from inferscale_sidecar.service.chat_turns import MAX_STREAM_BYTES
 from inferscale_sidecar.service.write_back import REMEMBER_HEADER, WriteBack
 
 CurrentTenant = Callable[..., Awaitable[Tenant]]
@@ -143,11 +144,12 @@ class _Exchange:
     def _stream(
         self, tenant: Tenant, prepared: PreparedRequest, upstream: EngineResponse, started: float
     ) -> Response:
-        def end(first: float) -> None:
+        def end(first: float, sent: bytes) -> None:
             seconds = time.perf_counter() - started
-            self._service.finish_stream(tenant, prepared, first - started, seconds)
+            self._service.finish_stream(tenant, prepared, first - started, seconds, sent)
 
-        return RelayResponse(upstream, _headers(upstream, prepared), on_end=end)
+        kept = MAX_STREAM_BYTES if prepared.turn else 0
+        return RelayResponse(upstream, _headers(upstream, prepared), on_end=end, keep_bytes=kept)
 
 
 def _headers(upstream: EngineResponse, prepared: PreparedRequest) -> dict[str, str]:

@@ -113,8 +113,9 @@ class RelayResponse(Response):
     Args:
         upstream: the engine's answer; closed in any case.
         headers: what the client sees.
-        on_end: called at the end, with the clock (`time.perf_counter`) at the first chunk; not
-            called if there was none.
+        on_end: called at the end, with the clock (`time.perf_counter`) at the first chunk, and the
+            bytes that were kept; not called if there was none.
+        keep_bytes: keep the answer's bytes for `on_end`, unless they are more than so many.
     """
 
     def __init__(
@@ -122,13 +123,15 @@ class RelayResponse(Response):
         upstream: EngineResponse,
         headers: Mapping[str, str],
         *,
-        on_end: Callable[[float], None] = lambda _: None,
+        on_end: Callable[[float, bytes], None] = lambda first, kept: None,
+        keep_bytes: int = 0,
     ) -> None:
         self.status_code = upstream.status
         self.background = None
         self.init_headers(headers)
         self._upstream, self._on_end = upstream, on_end
         self._first: float | None = None
+        self._keep_bytes, self._kept = keep_bytes, bytearray()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pump = asyncio.create_task(self._pump(send))
@@ -143,7 +146,7 @@ class RelayResponse(Response):
             await asyncio.gather(pump, watch, return_exceptions=True)
             await self._upstream.aclose()
             if self._first is not None:
-                self._on_end(self._first)
+                self._on_end(self._first, bytes(self._kept))
 
     async def _pump(self, send: Send) -> None:
         await send(
@@ -156,9 +159,17 @@ class RelayResponse(Response):
         async for chunk in self._chunks():
             if self._first is None:
                 self._first = time.perf_counter()
+            self._keep(chunk)
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         with suppress(OSError):  # the client may have left with its last chunk
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _keep(self, chunk: bytes) -> None:
+        if len(self._kept) + len(chunk) > self._keep_bytes:
+            self._keep_bytes = 0
+            self._kept.clear()
+        else:
+            self._kept += chunk
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         try:
