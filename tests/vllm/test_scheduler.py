@@ -399,3 +399,47 @@ def test_a_bug_in_the_arenas_costs_the_arenas_only(
     assert scheduler.match(asked, 0) is None
     assert step(scheduler, 0).fetches == []
     assert scheduler.match(asked, 0) == 10
+
+
+@pytest.fixture
+def talk(bank: Bank) -> list[int]:
+    """A history of two full blocks and a tail of eight tokens, which the bank has."""
+    history = list(range(1000, 1040))
+    ids = np.asarray(history, np.int32)
+    kv = bytes(8 * 8)
+    header = ItemHeader(8, 32, len(kv), checksum(kv), ids[32:])
+    bank.put({prefix_key("t", ids, 32): (header, memoryview(kv))})
+    return [*history, *ITEMS[0], *ITEMS[1], *TAIL]
+
+
+class LongBlocks:
+    def get_block_ids(self) -> tuple[list[int], ...]:
+        return ([7, 8, 9, 10],)
+
+
+def test_behind_a_history_a_plan_begins_where_vllms_own_hit_ends(
+    scheduler: Scheduler, cache: CacheManager, state: EngineState, talk: list[int]
+) -> None:
+    asked, cache.exact = inject(prompt_token_ids=talk), 32
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 32) == 8 + 7
+    scheduler.admit(asked, LongBlocks(), 15)
+    [load] = step(scheduler, 2).loads
+    assert [(s.source, s.num_tokens, s.position, s.shift) for s in load.segments] == [
+        (0, 8, 32, 0),
+        (0, 4, 40, 37),
+        (0, 3, 44, -6),
+    ]
+    assert load.slots[0].tolist() == list(range(9 * BLOCK, 9 * BLOCK + 15))
+    report = state.get_report("r") or {}
+    assert (report["native"], report["injected"], report["prefilled"]) == (32, 15, 2)
+
+
+def test_a_tail_is_of_no_use_if_vllm_lost_the_blocks_before_it(
+    scheduler: Scheduler, cache: CacheManager, state: EngineState, talk: list[int]
+) -> None:
+    asked, cache.exact = inject(prompt_token_ids=talk), 16
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, 16) == 0
+    scheduler.admit(asked, LongBlocks(), 0)
+    assert (state.get_report("r") or {})["reason"] == "prefix_not_captured"
