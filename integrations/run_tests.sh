@@ -24,6 +24,7 @@ declare -A tools=(
   [agent-framework]=""
   [langchain]="langchain-tests==1.1.9"
   [openai-agents]=""
+  [llama-index]=""
   [mcp]=""
   [pydantic-ai]=""
   [strands]=""

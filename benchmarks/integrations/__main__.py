@@ -29,6 +29,7 @@ QUICK_CALLS, CALLS = 50, 300
 PATHS = ("", "sdk", "sidecar", "kernels", "integrations")
 FRAMEWORKS = {
     "langchain": ("inferscale_langchain", "langchain"),
+    "llama-index": ("inferscale_llama_index", "llama-index-core"),
     "mcp": ("inferscale_mcp", "mcp"),
     "openai-agents": ("inferscale_agents", "openai-agents"),
     "pydantic-ai": ("inferscale_pydantic_ai", "pydantic-ai-slim"),
