@@ -43,6 +43,7 @@ from inferscale._thread_results import (
     ThreadList,
     ThreadMessage,
 )
+from inferscale._transfer import ExportResult, ImportResult
 from inferscale._version import __version__
 from inferscale.errors import (
     APIConnectionError,
@@ -99,8 +100,10 @@ __all__ = [
     "DeleteResult",
     "Document",
     "Documents",
+    "ExportResult",
     "FoundDocument",
     "HistoryRecord",
+    "ImportResult",
     "InferScaleError",
     "InvalidArgumentError",
     "InvalidRequestError",

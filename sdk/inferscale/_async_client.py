@@ -25,10 +25,11 @@ from inferscale._results import (
     HistoryRecord,
     UpdateResult,
 )
+from inferscale._transfer_client import AsyncTransferMethods
 from inferscale._transport import AsyncTransport
 
 
-class AsyncMemory(AsyncReadMethods, AsyncChatMethods):
+class AsyncMemory(AsyncReadMethods, AsyncChatMethods, AsyncTransferMethods):
     """`Memory` for asyncio: same arguments, every method but the constructor awaited.
 
     Use one client within one event loop.

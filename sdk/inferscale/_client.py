@@ -28,10 +28,11 @@ from inferscale._results import (
     UpdateResult,
 )
 from inferscale._thread_client import Threads
+from inferscale._transfer_client import TransferMethods
 from inferscale._transport import SyncTransport
 
 
-class Memory(ReadMethods, ChatMethods):
+class Memory(ReadMethods, ChatMethods, TransferMethods):
     """Long-term memory of an agent, kept by an InferScale sidecar.
 
     Args:

@@ -6,7 +6,7 @@ exception of httpx leaves this module.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -77,6 +77,9 @@ class _Transport:
         # A proxy named in the environment cannot reach this machine's loopback address.
         return {"trust_env": not self.config.is_local}
 
+    def _body(self, operation: Operation[Any]) -> Any:
+        return operation.pieces() if operation.pieces else operation.content
+
     def _request_options(self, operation: Operation[Any]) -> dict[str, Any]:
         headers = {"Accept": "application/json", "User-Agent": f"inferscale/{__version__}"}
         if self.config.api_key:
@@ -88,7 +91,7 @@ class _Transport:
             "method": operation.method,
             "url": self.config.base_url + operation.path,
             "params": operation.params or None,
-            "content": operation.content,
+            "content": self._body(operation),
             "headers": headers | dict(operation.headers),
             "timeout": httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
         }
@@ -157,6 +160,9 @@ class AsyncTransport(_Transport):
         self._client = http_client or httpx.AsyncClient(**self._options())
         self._sleep = sleep
 
+    def _body(self, operation: Operation[Any]) -> Any:
+        return _awaited(operation.pieces()) if operation.pieces else operation.content
+
     async def call(self, operation: Operation[T]) -> T:
         """The result of `operation`, with retries."""
         return await self.run(exchange(operation, self.policy))
@@ -188,3 +194,9 @@ class AsyncTransport(_Transport):
         """Close the connections, unless the HTTP client was passed in."""
         if self._owns_client:
             await self._client.aclose()
+
+
+async def _awaited(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The same, each made in a thread: it may read a disk."""
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece

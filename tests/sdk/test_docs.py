@@ -47,5 +47,6 @@ def test_snippets_use_what_exists(snippet):
                 "human": inferscale.Block,
                 "m": inferscale.ThreadMessage,
                 "context": inferscale.ThreadContext,
+                "report": inferscale.ImportResult,
             }[node.value.id]
             assert hasattr(kind, node.attr) or node.attr in kind.model_fields, node.attr

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from fastapi import APIRouter
 
 from inferscale_sidecar.api.app import create_app
 from inferscale_sidecar.api.routes.health import ReadyState
@@ -21,15 +22,18 @@ from inferscale_sidecar.compose.frame import MemoryFrame
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.blocks import BlockService
+from inferscale_sidecar.service.documents import DocumentService
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.reranking import Reranking
 from inferscale_sidecar.service.search import Searcher
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.service.threads import ThreadService
+from inferscale_sidecar.service.transfer import TransferService
 from inferscale_sidecar.store import SqlStore, sqlite_url
 
 BASE_URL = "http://127.0.0.1:8420"
+Routers = Callable[[DocumentService, TransferService], Sequence[APIRouter]]
 
 
 class HashEmbedder:
@@ -65,7 +69,8 @@ class ByLength:
 class Sidecar:
     """The application, its loop, and how clients of both kinds get there."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, routers: Routers = lambda documents, transfer: ()) -> None:
+        self._routers = routers
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -90,6 +95,10 @@ class Sidecar:
             tenants=self.tenants,
             metrics=metrics,
             readiness=lambda: ReadyState(True, {}),
+            extra_routers=self._routers(
+                DocumentService(self._store, embedder, metrics),
+                TransferService(self._store, embedder),
+            ),
         )
         self.transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
 
@@ -105,9 +114,10 @@ class Sidecar:
         body = await response.aread()
         return httpx.Response(response.status_code, headers=response.headers, content=body)
 
-    def create_key(self, name: str) -> str:
+    def create_key(self, name: str, scopes: Sequence[str] = ("read", "write")) -> str:
         tenant = self.run(self.tenants.create_tenant(name))
-        secret: str = self.run(self.tenants.create_key(tenant.id, name="test"))[0]
+        key = self.tenants.create_key(tenant.id, name="test", scopes=scopes)
+        secret: str = self.run(key)[0]
         return secret
 
     def close(self) -> None:
