@@ -1,6 +1,8 @@
 """The dialects accept what the released clients' own signatures accept.
 
-Against snapshots, so that no release need be installed; and the snapshots against what is.
+Against snapshots, so that no release need be installed; the snapshots against what is installed;
+and against the installed release itself if it is one of which there is no snapshot, so that a
+newer one that differs is seen.
 """
 
 import importlib.metadata
@@ -55,7 +57,20 @@ OFFERED = {
 }
 
 
+def unknown() -> list[tuple[str, str]]:
+    """Releases that are installed here, but of which there is no snapshot."""
+    found = []
+    for package in OURS:
+        try:
+            found.append((package, importlib.metadata.version(package)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return [each for each in found if each not in RELEASES]
+
+
 def load(package: str, version: str) -> dict[str, Any]:
+    if (package, version) in unknown():
+        return describe(package)
     described: dict[str, Any] = json.loads(path_of(package, version).read_text())
     return described
 
@@ -63,8 +78,7 @@ def load(package: str, version: str) -> dict[str, Any]:
 def cases() -> list[Any]:
     return [
         pytest.param(package, version, client, id=f"{package}-{version}-{client}")
-        for package, version in RELEASES
-        if package in OURS
+        for package, version in (*RELEASES, *unknown())
         for client in load(package, version)["clients"]
     ]
 
