@@ -21,6 +21,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 venvs=${VENVS:-$root/.cache/integrations}
 # Framework → what its tests need beside its extra. Suites change what they ask for: they are pinned.
 declare -A tools=(
+  [agno]=""
   [agent-framework]=""
   [langchain]="langchain-tests==1.1.9"
   [openai-agents]=""

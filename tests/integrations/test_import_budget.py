@@ -8,6 +8,7 @@ import sys
 import pytest
 
 FRAMEWORKS = {
+    "agno",
     "agent_framework",
     "agents",
     "langchain",
@@ -24,6 +25,7 @@ FRAMEWORKS = {
 PACKAGES = [
     "inferscale_agent_framework",
     "inferscale_agents",
+    "inferscale_agno",
     "inferscale_langchain",
     "inferscale_llama_index",
     "inferscale_mcp",
@@ -55,6 +57,7 @@ def test_importing_a_package_imports_no_framework(package: str) -> None:
             "agent_framework",
             "agent-framework",
         ),
+        ("inferscale_agno", "InferScaleModel", "agno", "agno"),
         ("inferscale_agents", "InferScaleModel", "agents", "openai-agents"),
         ("inferscale_langchain", "InferScaleMiddleware", "langchain", "langchain"),
         ("inferscale_langchain", "InferScaleRetriever", "langchain_core", "langchain"),
