@@ -28,6 +28,7 @@ declare -A tools=(
   [llama-index]=""
   [mcp]=""
   [pydantic-ai]=""
+  [google-adk]=""
   [strands]=""
 )
 

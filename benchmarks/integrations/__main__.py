@@ -28,11 +28,13 @@ VENVS = Path(os.environ.get("VENVS") or ROOT / ".cache" / "integrations")
 QUICK_CALLS, CALLS = 50, 300
 PATHS = ("", "sdk", "sidecar", "kernels", "integrations")
 FRAMEWORKS = {
+    "google-adk": ("inferscale_adk", "google-adk"),
     "langchain": ("inferscale_langchain", "langchain"),
     "llama-index": ("inferscale_llama_index", "llama-index-core"),
     "mcp": ("inferscale_mcp", "mcp"),
     "openai-agents": ("inferscale_agents", "openai-agents"),
     "pydantic-ai": ("inferscale_pydantic_ai", "pydantic-ai-slim"),
+    "strands": ("inferscale_strands", "strands-agents"),
 }
 """Extra → our package, and the distribution that has the framework's version."""
 
