@@ -58,7 +58,7 @@ class PrefixWarmer:
     ) -> None:
         self._engine, self._ledger, self._max_wait_s = engine, ledger, max_wait_s
         self._known: OrderedDict[bytes, float] = OrderedDict()  # until when, monotonic
-        self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._running: dict[tuple[bytes, int], asyncio.Task[None]] = {}  # and priority
 
     async def ensure(
         self,
@@ -86,15 +86,15 @@ class PrefixWarmer:
         if self._known.get(name, 0.0) > time.monotonic():
             self._known.move_to_end(name)
             return True
-        task = self._running.get(name)
-        if task is None:
+        at = (name, priority)
+        task = self._running.get(at) or self._running.get((name, 0))
+        if task is None:  # what runs behind all requests is not waited for by one
             wanted = _Wanted(
                 *(name, tenant, tuple(prefix_ids), cache_salt),
                 *(tuple(block.block_id for block in pinned), keep_s, priority),
             )
-            task = asyncio.create_task(self._build(wanted))
-            self._running[name] = task
-            task.add_done_callback(lambda _: self._running.pop(name, None))
+            task = self._running[at] = asyncio.create_task(self._build(wanted))
+            task.add_done_callback(lambda _: self._running.pop(at, None))
         await asyncio.wait({task}, timeout=max_wait_s or self._max_wait_s)
         return name in self._known
 

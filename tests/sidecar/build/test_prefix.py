@@ -7,6 +7,7 @@ from tests.sidecar.engine.fake_engine import FakeEngine
 
 from inferscale_sidecar.build.prefix import PrefixWarmer
 from inferscale_sidecar.build.prefix_finder import PrefixFinder
+from inferscale_sidecar.build.send import BUILD_PRIORITY
 from inferscale_sidecar.compose.keys import tenant_tag
 from inferscale_sidecar.core import PinnedBlock
 from inferscale_sidecar.errors import StoreUnavailable
@@ -39,6 +40,20 @@ async def test_it_never_holds_a_request_for_long_nor_fails_it():
         await warmer.stop()
         engine.is_down = True
         assert not await PrefixWarmer(client).ensure(ACME, IDS)
+
+
+async def test_a_request_does_not_wait_for_a_build_that_waits_for_requests():
+    engine = FakeEngine()
+    async with engine.client() as client:
+        await client.status()
+        warmer = PrefixWarmer(client, max_wait_s=0.01)
+        engine.build_delay_s = 5
+        assert not await warmer.ensure(ACME, IDS, priority=BUILD_PRIORITY)
+        assert not await warmer.ensure(ACME, IDS, priority=BUILD_PRIORITY)
+        engine.build_delay_s = 0
+        assert await warmer.ensure(ACME, IDS, max_wait_s=5)
+        assert [body["priority"] for body in engine.bodies] == [BUILD_PRIORITY, 0]
+        await warmer.stop()
 
 
 async def test_what_is_forgotten_is_built_again():
