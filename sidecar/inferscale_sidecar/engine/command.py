@@ -5,9 +5,10 @@ Owns which flags vLLM gets and which model is the default. Does not own running 
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ Device = Literal["cpu", "cuda"]
 
 DEMO = "demo"
 """Value of `engine.model` that asks for the demo model."""
+CHAT_TEMPLATE_FLAG = "--chat-template"
 LOG_NAME = "engine.log"
 CONNECTOR = "InferScaleConnector"
 CONNECTOR_MODULE = "inferscale_vllm.connector"
@@ -110,6 +112,28 @@ def vllm_command(
         env["HF_HUB_OFFLINE"] = "1"
     argv += config.engine.args
     return Command(tuple(argv), env, config.home / "logs" / LOG_NAME)
+
+
+def chat_template_of(args: Sequence[str]) -> str | None:
+    """The chat template that these flags give vLLM, a file's text or written out; None: its own.
+
+    Raises:
+        ConfigError: a file is named that cannot be read.
+    """
+    given = None
+    for flag, value in pairwise((*args, "")):
+        name, sign, joined = flag.partition("=")
+        if name == CHAT_TEMPLATE_FLAG:
+            given = joined if sign else value
+    if given is None or any(mark in given for mark in "{}\n"):
+        return given
+    try:
+        return Path(given).expanduser().read_text()
+    except OSError as error:
+        raise ConfigError(
+            f"{CHAT_TEMPLATE_FLAG} names {given!r}, which cannot be read: {error}",
+            param="engine.args",
+        ) from error
 
 
 def _kv_transfer(config: Config) -> dict[str, object]:

@@ -10,12 +10,18 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from inferscale._version import __version__
 from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder, SentenceTransformerEmbedder
-from inferscale_sidecar.engine.command import ServedModel, choose_model, detect_device
+from inferscale_sidecar.engine.command import (
+    ServedModel,
+    chat_template_of,
+    choose_model,
+    detect_device,
+)
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.lifecycle.application import make_app
 from inferscale_sidecar.lifecycle.builder import Builder, make_builder
@@ -93,9 +99,9 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
         reranker = await stack.enter_async_context(open_reranker(config))
     path = model.path if model else await _attached_model(host)
     metrics = Metrics(__version__)
-    builder = await asyncio.to_thread(
-        make_builder, config, store, host.client, metrics, lambda: ChatTokenizer.load(path)
-    )
+    template = chat_template_of(config.engine.args)
+    load = partial(ChatTokenizer.load, path, chat_template=template)
+    builder = await asyncio.to_thread(make_builder, config, store, host.client, metrics, load)
     services = make_services(
         config, store, embedder, host.client, metrics, builder, reranker=reranker
     )

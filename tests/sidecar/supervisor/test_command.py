@@ -8,6 +8,7 @@ import pytest
 from inferscale_sidecar.config import load
 from inferscale_sidecar.engine.command import (
     ServedModel,
+    chat_template_of,
     choose_model,
     detect_device,
     vllm_command,
@@ -86,3 +87,18 @@ def test_a_gpu_is_not_wasted_on_the_demo_model(tmp_path: Path) -> None:
 
 def test_without_a_gpu_the_device_is_cpu() -> None:
     assert detect_device(lambda: False) == "cpu"
+
+
+def test_the_chat_template_of_the_flags_is_the_one_that_vllm_gets(tmp_path: Path) -> None:
+    file = tmp_path / "own.jinja"
+    file.write_text("{{ messages }}")
+    assert chat_template_of(()) is None
+    assert chat_template_of(("--max-model-len", "4096", "--chat-template", str(file))) == (
+        "{{ messages }}"
+    )
+    assert chat_template_of((f"--chat-template={file}", "--seed", "1")) == "{{ messages }}"
+    written = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    assert chat_template_of(("--chat-template", str(file), "--chat-template", written)) == written
+    assert chat_template_of(("--chat-template-content-format", "string")) is None
+    with pytest.raises(ConfigError, match="cannot be read"):
+        chat_template_of(("--chat-template", str(tmp_path / "none")))
