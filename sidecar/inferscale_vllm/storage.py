@@ -96,10 +96,11 @@ class Storage:
             self._know(self._bank.file.note(_NOTE))
         return self._codecs[name]
 
-    def sample_codec(self, name: FormatName) -> ItemCodec:
-        """A codec of the right shape with scales of no meaning, to compile loops with."""
+    def sample_codecs(self) -> list[ItemCodec]:
+        """Of all formats that may occur: codecs with scales of no meaning, to compile with."""
         layers, _, heads, size = self._shape
-        return ItemCodec(torch.ones(layers, heads, size), name)
+        names = get_args(FormatName) if self.may_compress else ()
+        return [ItemCodec(torch.ones(layers, heads, size), name) for name in names]
 
     def pack(self, item: Captured) -> tuple[ItemHeader, memoryview]:
         """The record and bytes of an item."""

@@ -10,14 +10,12 @@ failed.
 
 import logging
 from functools import partial
-from typing import get_args
 
 import numpy as np
 import torch
 
 from inferscale_kernels.layout import ItemShape
 from inferscale_kernels.ops.inject import RotatedKV, prepare, rotate_items_into
-from inferscale_kernels.ops.quantize import FormatName
 from inferscale_kernels.rope import RopeTable
 from inferscale_vllm.bank import Bank, BankReader
 from inferscale_vllm.capture import Capturer
@@ -89,9 +87,8 @@ class Worker:
         self._widths = (size, size if planes == 2 else 0)
         shape = ItemShape(0, num_layers, heads, size, planes == 2)
         prepare(shape, rope, dtype)
-        if self.storage.may_compress:
-            for name in get_args(FormatName):
-                prepare(shape, rope, dtype, self.storage.sample_codec(name))
+        for codec in self.storage.sample_codecs():
+            prepare(shape, rope, dtype, codec)
         self._fill_directly = direct_fill(layers, self.capturer.writers, rope, dtype)
         self._arenas: Arenas | None = None
 
@@ -107,7 +104,8 @@ class Worker:
         if memory and host_bytes:
             form = Format(self._layers.token_shape, self._dtype, self.storage.codec)
             parts = (memory, self._layers, self.capturer.writers, self._rope, form)
-            opened = open_arenas(*parts, host_bytes=host_bytes, hbm_bytes=hbm_bytes)
+            codecs = self.storage.sample_codecs()
+            opened = open_arenas(*parts, codecs=codecs, host_bytes=host_bytes, hbm_bytes=hbm_bytes)
         self._state.note(note_name(self._rank), vars(opened[1]) if opened else None)
         self._arenas = opened[0] if opened else None
 

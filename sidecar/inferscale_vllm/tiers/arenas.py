@@ -44,17 +44,16 @@ class Format:
     dtype: torch.dtype
     codec: Callable[[str], ItemCodec | None]
 
-    def row_bytes(self, name: str) -> int:
+    def row_bytes(self, codec: ItemCodec | None = None) -> int:
         """Bytes of one stored token."""
-        codec = self.codec(name)
         plain = int(np.prod(self.token_shape)) * self.dtype.itemsize
         return plain if codec is None else codec.token_bytes
 
-    def rows(self, arena: torch.Tensor, name: str) -> torch.Tensor:
+    def rows(self, arena: torch.Tensor, codec: ItemCodec | None) -> torch.Tensor:
         """An arena (uint8 [N]) as one staging buffer of the kernels."""
-        row_bytes = self.row_bytes(name)
+        row_bytes = self.row_bytes(codec)
         rows = arena[: len(arena) // row_bytes * row_bytes]
-        if name != "plain":
+        if codec is not None:
             return rows.view(-1, row_bytes)
         layers, planes, heads, size = self.token_shape
         tail = (2, heads, size) if planes == 2 else (1, size)
@@ -133,7 +132,7 @@ class Arenas:
             kv, name = source.kv(copy.key), source.codec(copy.key)
             if kv is None:
                 continue
-            size = self._form.row_bytes(name)
+            size = self._form.row_bytes(self._form.codec(name))
             placed = Placed(copy.host, len(kv) // size, size, self._slab_bytes)
             if placed.fits:  # else it was built again since, and takes more room
                 found.append((copy.key, placed, name))
@@ -177,8 +176,21 @@ class Arenas:
     def _launch(self, loads: list[Load], slots: torch.Tensor) -> None:
         with self._memory.reading():
             for (arena, name), table in self._tables(loads).items():
-                rows, codec = self._form.rows(arena.bytes, name), self._form.codec(name)
-                inject(rows, segment_table(table), slots, self._rope, self._caches, codec)
+                self._inject(arena, segment_table(table), slots, self._form.codec(name))
+
+    def _inject(
+        self, arena: _Arena, segments: torch.Tensor, slots: torch.Tensor, codec: ItemCodec | None
+    ) -> None:
+        rows = self._form.rows(arena.bytes, codec)
+        inject(rows, segments, slots, self._rope, self._caches, codec)
+
+    def prepare(self, codec: ItemCodec | None, num_groups: int) -> None:
+        """Compiles now what reads a format: the kernel differs with whether the number of slots is
+        a multiple of 16. Writes nothing."""
+        for num_slots in (16, 17):
+            nowhere = torch.full((num_groups, num_slots), -1)
+            slots = nowhere.to(self._caches.views[0].device)
+            self._inject(self._host, segment_table([(0, 1, 1, 0)]), slots, codec)
 
     def _find(self, key: str) -> tuple[_Arena, Placed, str] | None:
         for arena in (self._hbm, self._host):

@@ -15,6 +15,7 @@ import torch
 
 from inferscale_kernels.caches import CacheTable
 from inferscale_kernels.ops.inject import rotate
+from inferscale_kernels.ops.quantize import ItemCodec
 from inferscale_kernels.rope import RopeTable
 from inferscale_vllm import cache_io
 from inferscale_vllm.layers import AttentionLayers
@@ -46,10 +47,11 @@ def open_arenas(
     rope: RopeTable,
     form: Format,
     *,
+    codecs: Sequence[ItemCodec] = (),
     host_bytes: int,
     hbm_bytes: int,
 ) -> tuple[Arenas, Sizes] | None:
-    """Arenas of at most so many bytes, or None. Scratch writes go to the first blocks of the cache.
+    """Arenas that are proven and compiled, or None. Scratch writes go to the cache's first blocks.
 
     Args:
         memory: of the device that the caches lie on.
@@ -57,8 +59,10 @@ def open_arenas(
         writers: the backend's cache writer of each layer.
         rope: their rotary geometry.
         form: how items are stored.
+        codecs: of the compressed formats that may occur, whatever their scales.
+        host_bytes, hbm_bytes: of each arena at most.
     """
-    slab_bytes = SLAB_TOKENS * form.row_bytes("plain")
+    slab_bytes = SLAB_TOKENS * form.row_bytes()
     sizes = Sizes(host_bytes // slab_bytes, hbm_bytes // slab_bytes, slab_bytes)
     caches = cache_table(layers, form.dtype)
     if sizes.host_slabs < _PROOF_SLABS or caches is None:
@@ -67,6 +71,8 @@ def open_arenas(
     try:
         arenas = Arenas(memory, **vars(sizes), form=form, rope=rope, caches=caches)
         is_proven = _Proof(arenas, layers, writers, rope, form).holds(sizes)
+        for codec in (None, *codecs):
+            arenas.prepare(codec, 1 + max(layers.groups))
     except Exception:  # no memory, no compiler, a driver that refuses: the bank serves all the same
         logger.exception("InferScale: no arenas")
         return None

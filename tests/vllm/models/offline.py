@@ -21,9 +21,9 @@ SECRET, TENANT, HEAD, BLOCK = "a secret of the tests", "tenant-a", 20, 32
 
 
 class Offline:
-    """One model in vLLM's offline engine, with the connector."""
+    """One model in vLLM's offline engine, with the connector; `changes` to how it is configured."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, **changes: Any) -> None:
         from vllm import LLM
 
         self.tiny, self.folder = MODELS[name], folder
@@ -34,6 +34,7 @@ class Offline:
             "kv_role": "kv_both",
             "engine_id": "offline",
             "kv_connector_extra_config": {"bank_dir": str(folder / "bank"), "verify_writes": True},
+            **changes,
         }
         options = {
             "dtype": "bfloat16",
@@ -133,7 +134,8 @@ def inject(keys: list[str], request_id: str) -> dict[str, Any]:
     return inject_params(SECRET, request_id=request_id, salt=TENANT, items=keys, always=True)
 
 
-def main(folder: Path, names: list[str]) -> None:
+def set_environment() -> None:
+    """That of an engine on CPU, in this process."""
     os.environ.update(
         {
             SECRET_ENV: SECRET,
@@ -143,14 +145,18 @@ def main(folder: Path, names: list[str]) -> None:
             "VLLM_LOGGING_LEVEL": "WARNING",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_CPU_CI_ENV": "1",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         }
     )
+
+
+def main(folder: Path, names: list[str]) -> None:
+    set_environment()
     several = [name for name in names if "tensor_parallel_size" in MODELS[name].options]
     if several == names[:1]:  # alone, see below
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
         _report(names[0], folder)
         return
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     import vllm.v1.engine.llm_engine
     import vllm.v1.worker.cpu_worker  # noqa: F401 - imported once, for all children
 

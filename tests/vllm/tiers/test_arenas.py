@@ -21,7 +21,7 @@ from inferscale_vllm.worker import Worker
 
 from .plain_model import DTYPE, FORM, ROPE, TOKEN_SHAPE, layers, read
 
-SLAB_BYTES = SLAB_TOKENS * FORM.row_bytes("plain")
+SLAB_BYTES = SLAB_TOKENS * FORM.row_bytes()
 TOKENS, TAKEN, SHIFT = 20, 12, 7
 SLABS = 3
 
@@ -169,8 +169,10 @@ def test_the_scheduler_learns_what_there_is(
     bank: Bank, state: EngineState, device: torch.device, memory: Memory
 ) -> None:
     assert tiers_of(state, 1, 0) is None, "nothing was opened yet"
-    worker = make(bank, state, layers(device))
+    found = layers(device)
+    worker = make(bank, state, found, "int8")
     worker.use_arenas(12 * SLAB_BYTES + 5, 4 * SLAB_BYTES, memory)
+    assert not any(bool(module.kv_cache.any()) for module in found.modules), "scratch is cleared"
     tiers = tiers_of(state, 1, 0)
     assert tiers and (tiers.host.num_slabs, tiers.hbm.num_slabs) == (12, 4)
     assert tiers_of(state, 2, 0) is None, "another rank has none"

@@ -22,7 +22,7 @@ from inferscale_vllm.tiers.start import cache_table
 
 from .plain_model import BLOCK, DTYPE, FORM, ROPE, Items, layers, read
 
-SLAB_BYTES = SLAB_TOKENS * FORM.row_bytes("plain")
+SLAB_BYTES = SLAB_TOKENS * FORM.row_bytes()
 KEYS = [f"{n:064x}" for n in range(8)]
 HOLDERS = [f"request {n}" for n in range(4)]
 STEP_BYTES = 3 * SLAB_BYTES
