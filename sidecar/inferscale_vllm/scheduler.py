@@ -5,7 +5,7 @@ everything it says can be said again. Contract: vLLM `KVConnectorBase_V1`, sched
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -75,7 +75,7 @@ class Scheduler:
             self._plans[request.request_id] = plan
             self._requests[request.request_id] = request
             if self._tiers:  # so that copies begin with the next step, whoever is served in it
-                self._tiers.is_ready(request.request_id, self._live(plan.spans))
+                self._tiers.want(request.request_id, self._live(plan.spans))
 
     def match(self, request: Any, num_computed_tokens: int) -> int | None:
         """Tokens behind the local hit that will be injected. Asked twice, answered twice.
@@ -96,13 +96,16 @@ class Scheduler:
             plan.reason = "prefix_not_captured"
             return 0
         self._planner.promise(plan)
+        if self._must_wait(request, plan):  # first: all who wait are asked in every step
+            self._reporter.delayed(plan)
+            return None
         pieces = segments(plan.spans, num_computed_tokens, plan.end)
         headers = self._live(pieces)
         if not headers.keys() >= {piece.key for piece in pieces}:
             plan.reason = "items_missing"
             return 0
         plan.step_bytes = stored_bytes(pieces, headers)
-        if self._must_wait(request, plan, headers):
+        if not self._budget.allows(plan.step_bytes):
             self._reporter.delayed(plan)
             return None
         return plan.end - num_computed_tokens
@@ -112,9 +115,9 @@ class Scheduler:
         keys = [piece.key for piece in pieces]
         return {k: h for k, h in zip(keys, self._planner.headers(keys), strict=True) if h}
 
-    def _must_wait(self, request: Any, plan: Plan, headers: Mapping[str, ItemHeader]) -> bool:
+    def _must_wait(self, request: Any, plan: Plan) -> bool:
         """Whether a later step serves the request better than the one that is being made."""
-        is_ready = not self._tiers or self._tiers.is_ready(request.request_id, headers)
+        is_ready = not self._tiers or self._tiers.is_ready(request.request_id)
         return not is_ready or not self._budget.allows(plan.step_bytes)
 
     def admit(self, request: Any, blocks: Any, num_external_tokens: int) -> None:

@@ -5,8 +5,8 @@ Invariants: what a request was told to be ready stays where it is until the step
 complete; a copy never goes to slabs that a later reservation was given.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,13 +26,22 @@ def note_name(rank: int) -> str:
     return f"{NOTE}:{rank}"
 
 
+@dataclass
+class _Request:
+    """A request's items, with the slabs that each takes."""
+
+    sizes: dict[Name, int]
+    is_pinned: bool = False
+    waits: int = 0
+
+
 class Tiers:
     """Two arenas above the bank. `hbm_slabs` may be 0.
 
     Args:
         host_slabs, hbm_slabs: of each arena, of the smallest rank.
         slab_bytes: of both.
-        step_bytes: most that one step fetches from the bank; 0: no limit.
+        step_bytes: most that one step fetches from the bank, in whole slabs; 0: no limit.
         tell: told what is where, whenever that changes.
     """
 
@@ -48,52 +57,57 @@ class Tiers:
         self.host, self.hbm = Slabs(host_slabs), Slabs(hbm_slabs)
         self._slab_bytes, self._tell = slab_bytes, tell
         self._budget = StepBudget(step_bytes)
-        self._wanted: dict[str, set[Name]] = {}
-        self._waits: Counter[str] = Counter()
-        self._unfetched: dict[Name, int] = {}  # to the bytes of each, in the order of arrival
+        self._requests: dict[str, _Request] = {}
+        self._unfetched: dict[Name, None] = {}  # in the order of arrival
         self._unlifted: dict[Name, None] = {}  # in the host arena, or on its way there
-        self._leaving: list[str] = []
+        self._admitted: list[str] = []
+        self._is_crowded = False
         self._fetched_bytes = 0
 
-    def is_ready(self, holder: str, items: Mapping[str, ItemHeader]) -> bool:
-        """Whether the worker finds these items in an arena when it begins the coming step.
-
-        Reserves slabs and asks for copies the first time. May be asked again at any time.
+    def want(self, holder: str, items: Mapping[str, ItemHeader]) -> None:
+        """A request has arrived. If there is room, its items get slabs, and are copied there.
 
         Args:
-            holder: the request that needs them; it pins them until it is `admitted` or `released`.
+            holder: the request. It pins the items until it is `admitted`, or released.
             items: headers by key.
-
-        Returns:
-            True also for what no arena can hold, and for who has waited long enough.
         """
-        sizes = {(key, h.checksum): self._size(h) for key, h in items.items()}
-        if sum(sizes.values()) > self.host.num_slabs or self._waits[holder] >= MAX_WAITS:
+        sizes = {
+            (key, h.checksum): slabs_for(
+                h.num_tokens, self._slab_bytes, h.size_bytes // h.num_tokens
+            )
+            for key, h in items.items()
+        }
+        self._requests[holder] = _Request(sizes)
+        self._pin(holder, self._requests[holder])
+
+    def is_ready(self, holder: str) -> bool:
+        """Whether the worker finds the request's items in an arena when the coming step begins.
+
+        True also for what no arena can hold, and for who has waited long enough.
+        """
+        request = self._requests.get(holder)
+        if request is None or request.waits >= MAX_WAITS:
             return True
-        is_reserved = sizes.keys() <= self._wanted.get(holder, set())
-        if not is_reserved:
-            self._unpin(holder)
-            is_reserved = self._reserve(holder, sizes, items)
-        is_ready = is_reserved and not any(name in self._unfetched for name in sizes)
-        self._waits[holder] += not is_ready
-        return is_ready
+        if sum(request.sizes.values()) > self.host.num_slabs:
+            return True
+        is_here = self._pin(holder, request) and self._unfetched.keys().isdisjoint(request.sizes)
+        request.waits += not is_here
+        return is_here
 
-    def _size(self, header: ItemHeader) -> int:
-        row_bytes = header.size_bytes // header.num_tokens
-        return slabs_for(header.num_tokens, self._slab_bytes, row_bytes)
-
-    def _reserve(
-        self, holder: str, sizes: Mapping[Name, int], items: Mapping[str, ItemHeader]
-    ) -> bool:
-        lifted = {name: size for name, size in sizes.items() if self._is_lifted(name)}
-        rest = {name: size for name, size in sizes.items() if name not in lifted}
+    def _pin(self, holder: str, request: _Request) -> bool:
+        """Reserves slabs for all of a request's items unless it has them; whether it has them."""
+        if request.is_pinned or self._is_crowded:
+            return request.is_pinned
+        lifted = {name: size for name, size in request.sizes.items() if self._is_lifted(name)}
+        rest = {name: size for name, size in request.sizes.items() if name not in lifted}
         new = self.host.reserve(holder, rest)
         if new is None:
+            self._is_crowded = True  # whoever asks next waits as well, until somebody lets go
             return False
-        self._unfetched |= {name: items[name[0]].size_bytes for name in new}
+        self._unfetched |= dict.fromkeys(new)
         self.hbm.reserve(holder, lifted)
         self._unlifted |= dict.fromkeys(self.hbm.reserve(holder, rest) or ())
-        self._wanted[holder] = set(sizes)
+        request.is_pinned = True
         return True
 
     def _is_lifted(self, name: Name) -> bool:
@@ -102,42 +116,44 @@ class Tiers:
         return not is_waiting and self.hbm.slabs_of(name) is not None
 
     def admitted(self, holder: str) -> None:
-        """The coming step injects the holder's items."""
-        self._leaving.append(holder)
+        """The coming step injects the request's items. If it is preempted, it has to ask again."""
+        self._admitted.append(holder)
 
     def release(self, holder: str) -> None:
-        """The holder is gone, or is served otherwise."""
+        """The request is over."""
         self._unpin(holder)
-        self._waits.pop(holder, None)
+        self._requests.pop(holder, None)
 
     def _unpin(self, holder: str) -> None:
-        self._wanted.pop(holder, None)
         self.host.release(holder)
         self.hbm.release(holder)
+        self._is_crowded = False
+        if request := self._requests.get(holder):
+            request.is_pinned, request.waits = False, 0
 
     def step(self) -> tuple[list[Copy], list[Copy]]:
         """The copies of this step: fetches, after its forward pass, and lifts, before."""
         fetches, lifts = self._fetches(), self._lifts()
-        for holder in self._leaving:
-            self.release(holder)
-        self._leaving.clear()
+        for holder in self._admitted:
+            self._unpin(holder)
+        self._admitted.clear()
         if fetches or lifts:
             self._tell(self.stats())
         return fetches, lifts
 
     def _fetches(self) -> list[Copy]:
         found: list[Copy] = []
-        for name, size in list(self._unfetched.items()):
-            host = self.host.slabs_of(name)
-            if host is not None and not self._budget.allows(size):
+        for name in list(self._unfetched):
+            host = self.host.slabs_of(name) or ()  # (): evicted before anybody came back for it
+            size = len(host) * self._slab_bytes
+            if not self._budget.allows(size):
                 break
             del self._unfetched[name]
-            if host is None:  # nobody waited for it, and its slabs were needed
-                continue
-            self._budget.spend(size)
-            self._fetched_bytes += size
-            self._unlifted.pop(name, None)
-            found.append(Copy(name[0], host, self.hbm.slabs_of(name) or ()))
+            if host:
+                self._budget.spend(size)
+                self._fetched_bytes += size
+                self._unlifted.pop(name, None)
+                found.append(Copy(name[0], host, self.hbm.slabs_of(name) or ()))
         self._budget.renew()
         return found
 
@@ -153,7 +169,7 @@ class Tiers:
         return found
 
     def stats(self) -> dict[str, Any]:
-        """Of each arena: items, bytes and evictions; and what was fetched from the bank."""
+        """Of each arena: items, bytes and evictions; and what was fetched, all in whole slabs."""
         size = self._slab_bytes
         arenas = {
             tier: {

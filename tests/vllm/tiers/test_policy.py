@@ -17,7 +17,7 @@ from inferscale_vllm.plan import Segment
 from inferscale_vllm.tiers.arenas import Arenas
 from inferscale_vllm.tiers.memory import CpuMemory
 from inferscale_vllm.tiers.policy import MAX_WAITS, Tiers
-from inferscale_vllm.tiers.slabs import SLAB_TOKENS
+from inferscale_vllm.tiers.slabs import SLAB_TOKENS, slabs_for
 from inferscale_vllm.tiers.start import cache_table
 
 from .plain_model import BLOCK, DTYPE, FORM, ROPE, Items, layers, read
@@ -42,12 +42,21 @@ class Pair:
         self.arenas = Arenas(self.memory, **sizes, form=FORM, rope=ROPE, caches=caches)
         self.items = Items()
         self.headers: dict[str, ItemHeader] = {}
+        self._arrived: set[str] = set()
 
     def add(self, key: str, tokens: int, codec: str = "plain", seed: int = 0) -> None:
         self.headers[key] = self.items.add(key, tokens, codec, seed)
 
     def asks(self, holder: str, keys: list[str]) -> bool:
-        return self.tiers.is_ready(holder, {key: self.headers[key] for key in keys})
+        """What `holder` is told; it has arrived before, or does so now."""
+        if holder not in self._arrived:
+            self._arrived.add(holder)
+            self.tiers.want(holder, {key: self.headers[key] for key in keys})
+        return self.tiers.is_ready(holder)
+
+    def leaves(self, holder: str) -> None:
+        self._arrived.discard(holder)
+        self.tiers.release(holder)
 
     def step(self, keys: list[str] | None = None) -> list[Load]:
         """One step of the engine that injects whole items; what was in no arena."""
@@ -57,6 +66,12 @@ class Pair:
         self.arenas.fetch(fetches, self.items)
         assert len(fetches) <= 1 or sum(self._size(c.key) for c in fetches) <= STEP_BYTES
         return rest
+
+    def slabs(self, keys: list[str]) -> int:
+        """How many the items take."""
+        found = [self.headers[key] for key in keys]
+        sizes = [(h.num_tokens, SLAB_BYTES, h.size_bytes // h.num_tokens) for h in found]
+        return sum(slabs_for(*size) for size in sizes)
 
     def _size(self, key: str) -> int:
         return len(self.items.kv(key) or b"")
@@ -112,22 +127,25 @@ class TiersMachine(RuleBasedStateMachine):
             self.waiting[holder] = sorted(keys)
             self.pair.asks(holder, self.waiting[holder])
 
-    @rule(holder=st.sampled_from(HOLDERS), finds_room=st.booleans())
-    def serve(self, holder: str, finds_room: bool) -> None:
+    @rule(
+        holder=st.sampled_from(HOLDERS),
+        outcome=st.sampled_from(["finds no room", "is preempted", "ends"]),
+    )
+    def serve(self, holder: str, outcome: str) -> None:
         keys = self.waiting.get(holder)
-        if keys is None or not self.pair.asks(holder, keys) or not finds_room:
+        if keys is None or not self.pair.asks(holder, keys) or outcome == "finds no room":
             self.pair.step()
             return
-        del self.waiting[holder]
         self.pair.tiers.admitted(holder)
         rest = self.pair.step(keys)
-        total = sum(self.pair.tiers._size(self.pair.headers[key]) for key in keys)
-        assert not rest or total > self.pair.tiers.host.num_slabs, "a promise was broken"
+        assert not rest or self.pair.slabs(keys) > self.pair.tiers.host.num_slabs, "broken promise"
+        if outcome == "ends":
+            self.leave(holder)
 
     @rule(holder=st.sampled_from(HOLDERS))
     def leave(self, holder: str) -> None:
         self.waiting.pop(holder, None)
-        self.pair.tiers.release(holder)
+        self.pair.leaves(holder)
 
     @rule()
     def idle(self) -> None:
@@ -172,7 +190,7 @@ def test_what_the_host_arena_has_is_lifted_and_used_in_the_same_step() -> None:
     for key in KEYS[:2]:  # the second pushes the first out of the HBM arena
         pair.asks(key, [key])
         pair.step()
-        pair.tiers.release(key)
+        pair.leaves(key)
     assert pair.asks("again", KEYS[:1])
     fetches, lifts = pair.tiers.step()
     assert fetches == [] and [copy.key for copy in lifts] == KEYS[:1]
@@ -184,11 +202,11 @@ def test_slabs_that_wait_for_their_content_are_no_promise() -> None:
     pair.asks("host only", KEYS[1:2])
     pair.step()
     for holder in ("holds the HBM arena", "host only"):
-        pair.tiers.release(holder)
+        pair.leaves(holder)
     assert pair.asks("gone before the lift", KEYS[1:2])
-    pair.tiers.release("gone before the lift")
+    pair.leaves("gone before the lift")
     pair.asks("takes the host arena", KEYS[2:3])
-    pair.tiers.release("takes the host arena")
+    pair.leaves("takes the host arena")
     assert not pair.asks("late", KEYS[1:2])
     pair.step()
     assert pair.asks("late", KEYS[1:2]) and pair.step(KEYS[1:2]) == []
@@ -210,6 +228,34 @@ def test_nobody_waits_for_ever() -> None:
     pair.asks("holds it", KEYS[:1])
     answers = [pair.asks("waits", KEYS[1:2]) for _ in range(MAX_WAITS + 1)]
     assert answers == [False] * MAX_WAITS + [True]
+
+
+def test_who_finds_the_arena_full_waits_until_somebody_lets_go() -> None:
+    pair = pair_with(8, 8, 8, host=2)
+    pair.asks("first", KEYS[:2])
+    pair.step()
+    assert not pair.asks("second", KEYS[1:3])
+    pair.step()
+    assert pair.asks("first", []) and not pair.asks("second", [])
+    pair.tiers.admitted("first")
+    pair.step(KEYS[:2])
+    assert not pair.asks("second", []), "its slabs are there, its items on their way"
+    pair.step()
+    assert pair.asks("second", []) and pair.step(KEYS[1:3]) == []
+
+
+def test_who_is_preempted_asks_again() -> None:
+    pair = pair_with(8, 8, host=1)
+    pair.asks("preempted", KEYS[:1])
+    pair.step()
+    pair.tiers.admitted("preempted")
+    pair.step(KEYS[:1])
+    pair.asks("another", KEYS[1:2])
+    assert not pair.asks("preempted", []), "its item had to leave"
+    pair.leaves("another")
+    assert not pair.asks("preempted", [])
+    pair.step()
+    assert pair.asks("preempted", []) and pair.step(KEYS[:1]) == []
 
 
 def test_an_item_that_was_built_again_is_fetched_again() -> None:
