@@ -42,6 +42,7 @@ from inferscale._thread_results import (
     ThreadContext,
     ThreadList,
     ThreadMessage,
+    ThreadSummary,
 )
 from inferscale._transfer import ExportResult, ImportResult
 from inferscale._version import __version__
@@ -129,6 +130,7 @@ __all__ = [
     "ThreadContext",
     "ThreadList",
     "ThreadMessage",
+    "ThreadSummary",
     "Threads",
     "TooLargeError",
     "UnavailableError",

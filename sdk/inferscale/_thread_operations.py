@@ -21,6 +21,7 @@ from inferscale._thread_results import (
     ThreadContext,
     ThreadList,
     ThreadMessage,
+    ThreadSummary,
 )
 from inferscale._validate import encode_model, path_id
 from inferscale.protocol import threads as wire
@@ -115,7 +116,13 @@ def delete(thread_id: str, *, keep_memories: bool) -> Operation[DeleteResult]:
 def _read_context(response: httpx.Response) -> ThreadContext:
     body = response.json()
     messages = [ThreadMessage.model_validate(each) for each in body["messages"]]
-    return ThreadContext(body["thread_id"], create_handle(body), tuple(messages))
+    summary = body.get("summary")
+    return ThreadContext(
+        body["thread_id"],
+        create_handle(body),
+        tuple(messages),
+        None if summary is None else ThreadSummary.model_validate(summary),
+    )
 
 
 def _deleted(message: str) -> Callable[[httpx.Response], DeleteResult]:

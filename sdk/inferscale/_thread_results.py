@@ -32,6 +32,10 @@ class MessageList(MappingModel):
     next_cursor: str | None = None
 
 
+class ThreadSummary(MappingModel, wire.ThreadSummary):
+    """What the first `messages` of a thread say. `state` is "pending", "done" or "failed"."""
+
+
 class AddMessagesResult(AddResult):
     """The messages that were kept; `results` and `extraction` as from `memory.add`."""
 
@@ -45,11 +49,13 @@ class ThreadContext:
     Attributes:
         handle: to attach to a request; `str(handle)` is the same as text.
         messages: the last messages, oldest first, as many as were asked for.
+        summary: of older messages; None unless the sidecar makes summaries.
     """
 
     thread_id: str
     handle: MemoryHandle
     messages: Sequence[ThreadMessage] = ()
+    summary: ThreadSummary | None = None
 
     @property
     def text(self) -> str:

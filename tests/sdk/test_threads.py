@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+import httpx
 import pytest
 
 import inferscale
@@ -27,6 +28,7 @@ from .compat.conftest import (  # noqa: F401  fixtures
     kind,
 )
 from .compat.conftest import sidecar as real_sidecar  # noqa: F401
+from .conftest import NOW
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +55,7 @@ async def test_a_conversation_and_its_context(memory: Any) -> None:
     assert isinstance(context.handle, MemoryHandle) and context.text == str(context)
     assert "tea is fine" in context.text and "Name: Al" in context.text
     assert [m.content for m in context.messages] == ["which tea"]
+    assert context.summary is None
     assert (await memory.get_handle(context.handle.id)).text == context.text
     assert (await memory.get_all(run_id="t1")).total == 1
     receipt = await memory.threads.delete("t1")
@@ -116,3 +119,13 @@ def test_both_kinds_have_the_same_methods() -> None:
         assert inspect.iscoroutinefunction(getattr(AsyncThreads, name))
         assert inspect.getdoc(getattr(Threads, name))
     assert inferscale.Memory.threads.fget
+
+
+def test_a_summary_is_read(handle_body: dict[str, Any]) -> None:
+    summary = {"state": "done", "text": "Likes tea.", "messages": 9, "updated_at": NOW, "new": 1}
+    body = {**handle_body, "thread_id": "t1", "messages": [], "summary": summary}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=body))
+    with Memory(BASE_URL, http_client=httpx.Client(transport=transport)) as memory:
+        found = memory.threads.get_context("t1").summary
+    assert found is not None
+    assert (found.text, found.messages, found["state"]) == ("Likes tea.", 9, "done")

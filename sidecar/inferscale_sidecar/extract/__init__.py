@@ -2,5 +2,15 @@
 
 from inferscale_sidecar.extract.base import Extracted, ExtractionFailed, Extractor, Fact, Turn
 from inferscale_sidecar.extract.llm import LlmExtractor
+from inferscale_sidecar.extract.summary import LlmSummarizer, Summarizer
 
-__all__ = ["Extracted", "ExtractionFailed", "Extractor", "Fact", "LlmExtractor", "Turn"]
+__all__ = [
+    "Extracted",
+    "ExtractionFailed",
+    "Extractor",
+    "Fact",
+    "LlmExtractor",
+    "LlmSummarizer",
+    "Summarizer",
+    "Turn",
+]

@@ -13,7 +13,7 @@ from typing import Any
 from inferscale_sidecar.extract.base import ExtractionFailed
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
-_LIST_NAMES = ("facts", "memory", "memories", "results")
+_LIST_NAMES = ("facts", "sentences", "memory", "memories", "results")
 _TEXT_NAMES = ("text", "fact", "memory", "content")
 
 

@@ -8,7 +8,7 @@ from inferscale_sidecar.config import Config
 from inferscale_sidecar.embed import Embedder
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.errors import EngineUnavailable
-from inferscale_sidecar.extract import LlmExtractor
+from inferscale_sidecar.extract import LlmExtractor, LlmSummarizer
 from inferscale_sidecar.extract.chat_model import ChatModel, EngineChatModel, OpenAiChatModel
 from inferscale_sidecar.extract.judge import LlmJudge
 from inferscale_sidecar.lifecycle.builder import Builder, make_recorder
@@ -24,6 +24,7 @@ from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.reconcile import Reconciler
 from inferscale_sidecar.service.reranking import Reranking
 from inferscale_sidecar.service.search import Searcher
+from inferscale_sidecar.service.summaries import SummaryWriter
 from inferscale_sidecar.service.sweep import Sweeper
 from inferscale_sidecar.service.tenant import TenantService
 from inferscale_sidecar.service.threads import ThreadService
@@ -47,6 +48,7 @@ class Services:
     transfer: TransferService
     gate: QualityGate | None
     sweeper: Sweeper
+    summaries: SummaryWriter | None
 
 
 def make_chat_model(config: Config, engine: Engine) -> ChatModel:
@@ -84,6 +86,17 @@ def make_fact_writer(
     )
 
 
+def make_summary_writer(
+    config: Config, store: MemoryStore, model: ChatModel
+) -> SummaryWriter | None:
+    """Summaries of threads by the same LLM; None if there shall be none."""
+    threads = config.threads
+    if not threads.summary_after:
+        return None
+    summarizer = LlmSummarizer(model, max_tokens=threads.summary_max_tokens)
+    return SummaryWriter(store, summarizer, keep=threads.summary_after)
+
+
 def make_services(
     config: Config,
     store: MemoryStore,
@@ -108,12 +121,14 @@ def make_services(
     on_write = builder.queue.notify if builder else lambda: None
     reranking = Reranking(reranker, config.rerank.candidates) if reranker else None
     searcher = Searcher(store, embedder, metrics, fingerprint=fingerprint, reranking=reranking)
+    model = make_chat_model(config, engine)
+    summaries = make_summary_writer(config, store, model)
     facts = make_fact_writer(
         config,
         store,
         embedder,
         searcher,
-        make_chat_model(config, engine),
+        model,
         on_write=on_write,
         fingerprint=fingerprint,
     )
@@ -162,7 +177,9 @@ def make_services(
         memory=memory,
         recall=recall,
         blocks=blocks,
-        threads=ThreadService(store, memory, recall, metrics, on_write=on_write),
+        threads=ThreadService(
+            store, memory, recall, metrics, on_write=on_write, summaries=summaries
+        ),
         tenants=tenants,
         chat=chat,
         metrics=metrics,
@@ -170,6 +187,7 @@ def make_services(
         documents=documents,
         transfer=transfer,
         gate=builder.gate if builder else None,
+        summaries=summaries,
         sweeper=Sweeper(
             store, every_s=config.expiry.sweep_s, keep_s=config.expiry.keep_s, on_write=on_write
         ),

@@ -119,6 +119,8 @@ async def _run(config: Config, stage: Stage, on_ready: OnReady, stack: AsyncExit
     await stack.enter_async_context(_background(watch.run(), "engine-watch"))
     await stack.enter_async_context(_background(services.sweeper.run(), "expiry"))
     await stack.enter_async_context(_extracting(services.facts))
+    if services.summaries is not None:
+        await stack.enter_async_context(_background(services.summaries.run(), "summaries"))
     await stack.enter_async_context(_background(services.documents.run(), "expired documents"))
     url = f"http://{config.server.host}:{listener.getsockname()[1]}"
     injection = watch.readiness().parts.get("injection", "off")

@@ -1,30 +1,30 @@
-"""Conversation threads: keep messages, remember what is in them, and find what bears on them.
+"""Conversation threads: keep messages, and remember what is in them.
 
-Owns the order: messages are kept before anything is remembered from them. Invariant: a thread
-belongs to one user for ever; its context is that user's, whoever else the tenant serves.
+Owns the order: messages are kept before anything is remembered from them, or summarized. Invariant:
+a thread belongs to one user for ever.
 """
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from inferscale.protocol.memory import Message
-from inferscale.protocol.threads import QUERY_MESSAGES
-from inferscale_sidecar.core import Composition, Scope, Tenant, Thread, ThreadMessage
+from inferscale_sidecar.core import Scope, Tenant, Thread, ThreadMessage
 from inferscale_sidecar.errors import InvalidInput, NotFound
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.memory import MemoryService
 from inferscale_sidecar.service.memory_facts import Additions
 from inferscale_sidecar.service.message import check_key, check_metadata, read_notes
-from inferscale_sidecar.service.recall import DEFAULT_TTL_S, RecallService
+from inferscale_sidecar.service.recall import RecallService
+from inferscale_sidecar.service.summaries import SummaryWriter
+from inferscale_sidecar.service.thread_context import ThreadContexts, not_found
 from inferscale_sidecar.store import MemoryStore
 from inferscale_sidecar.store.records import Removed
 from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
 
 MAX_PAGE = 1_000
-MAX_QUERY_CHARS = 8_000
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,7 @@ class AddedMessages:
     additions: Additions
 
 
-@dataclass(frozen=True)
-class ThreadContext:
-    """What bears on the last messages of a thread, and some of those messages, oldest first."""
-
-    composition: Composition
-    messages: Sequence[ThreadMessage]
-
-
-class ThreadService:
+class ThreadService(ThreadContexts):
     """The use cases of threads.
 
     Args:
@@ -52,6 +44,7 @@ class ThreadService:
         recall: finds what bears on them.
         metrics: where operations are counted.
         on_write: called after a deletion; wakes the queue that purges the bank. Must not block.
+        summaries: summarizes long threads; None if nobody does.
     """
 
     def __init__(
@@ -62,9 +55,11 @@ class ThreadService:
         metrics: Metrics,
         *,
         on_write: Callable[[], None] = lambda: None,
+        summaries: SummaryWriter | None = None,
     ) -> None:
-        self._store, self._memory, self._recall = store, memory, recall
-        self._metrics, self._on_write = metrics, on_write
+        super().__init__(store, recall)
+        self._memory, self._metrics, self._on_write = memory, metrics, on_write
+        self._summaries = summaries
 
     async def create(
         self,
@@ -87,7 +82,7 @@ class ThreadService:
     async def get(self, tenant: Tenant, thread_id: str) -> Thread:
         """Raises NotFound, also for another tenant's thread."""
         with self._metrics.operation("thread_read"):
-            return await self._find(tenant, thread_id)
+            return await self.find(tenant, thread_id)
 
     async def list(
         self, tenant: Tenant, scope: Scope, *, limit: int = 100, after: int | None = None
@@ -129,11 +124,12 @@ class ThreadService:
                 MessageDraft(n.role or "user", n.text, n.actor_id, n.said_at, metadata)
                 for n in read_notes(messages, keep_system=True)
             ]
-            thread = await self._find(tenant, thread_id)
+            thread = await self.find(tenant, thread_id)
             key = check_key(idempotency_key)
             kept = await self._store.add_messages(tenant.id, thread_id, drafts, key=key)
             if kept is None:
-                raise _not_found(thread_id)
+                raise not_found(thread_id)
+            await self._summarize(tenant, thread_id)
         if infer is None or not kept:
             return AddedMessages(kept, Additions([]))
         additions = await self._memory.remember(
@@ -164,57 +160,15 @@ class ThreadService:
                 tenant.id, thread_id, limit=limit, start=start, newest_first=newest_first
             )
             if page is None:
-                raise _not_found(thread_id)
+                raise not_found(thread_id)
             return page
-
-    async def context(
-        self,
-        tenant: Tenant,
-        thread_id: str,
-        *,
-        k: int = 20,
-        last: int = QUERY_MESSAGES,
-        num_messages: int = 0,
-        threshold: float | None = None,
-        filters: Mapping[str, Any] | None = None,
-        max_tokens: int | None = None,
-        ttl_s: int = DEFAULT_TTL_S,
-    ) -> ThreadContext:
-        """What is remembered of the thread's user that bears on its last messages.
-
-        Args:
-            k, threshold, filters, max_tokens, ttl_s: as for a recall.
-            last: how many of the last messages are the query.
-            num_messages: how many of the last messages are given back.
-
-        Raises:
-            NotFound: no such thread.
-        """
-        thread = await self._find(tenant, thread_id)
-        wanted = max(last, num_messages)
-        page = await self._store.list_messages(
-            tenant.id, thread_id, limit=wanted, newest_first=True
-        )
-        newest = page.messages if page else ()
-        query = "\n".join(m.content for m in reversed(newest[:last]))[-MAX_QUERY_CHARS:].strip()
-        composition = await self._recall.recall(
-            tenant,
-            Scope(user_id=thread.scope.user_id),
-            query,
-            k=k if query else 0,
-            threshold=threshold,
-            filters=filters,
-            max_tokens=max_tokens,
-            shown_to=thread.scope,
-            ttl_s=ttl_s,
-        )
-        return ThreadContext(composition, newest[:num_messages][::-1])
 
     async def delete_message(self, tenant: Tenant, thread_id: str, message_id: str) -> Removed:
         """Remove one message. What was remembered from it stays. Raises NotFound."""
         with self._metrics.operation("delete"):
             if not await self._store.delete_message(tenant.id, thread_id, message_id):
                 raise NotFound(f"no message {message_id[:64]!a} in thread {thread_id[:64]!a}")
+            await self._summarize(tenant, thread_id)
             return Removed(0, 0, messages=1)
 
     async def delete(
@@ -229,22 +183,20 @@ class ThreadService:
             NotFound: no such thread.
         """
         with self._metrics.operation("delete"):
-            thread = await self._find(tenant, thread_id)
+            thread = await self.find(tenant, thread_id)
             if keep_memories:
                 removed = await self._store.delete_thread(tenant.id, thread_id)
                 if removed is None:
-                    raise _not_found(thread_id)
+                    raise not_found(thread_id)
                 return removed
             own = Scope(user_id=thread.scope.user_id, run_id=thread_id)
             removed = await self._store.delete_scope(tenant.id, own)
             self._on_write()
             return removed
 
-    async def _find(self, tenant: Tenant, thread_id: str) -> Thread:
-        thread = await self._store.get_thread(tenant.id, thread_id)
-        if thread is None:
-            raise _not_found(thread_id)
-        return thread
+    async def _summarize(self, tenant: Tenant, thread_id: str) -> None:
+        if self._summaries is not None:
+            await self._summaries.note(tenant.id, thread_id)
 
 
 def _memory_key(thread_id: str, key: str | None) -> str | None:
@@ -252,10 +204,3 @@ def _memory_key(thread_id: str, key: str | None) -> str | None:
     if key is None:
         return None
     return "thread-" + hashlib.sha256(f"{thread_id}\x00{key}".encode()).hexdigest()
-
-
-def _not_found(thread_id: str) -> NotFound:
-    return NotFound(
-        f"no thread {thread_id[:64]!a}; it does not exist or was deleted: make it with POST "
-        "/v1/threads"
-    )

@@ -29,6 +29,7 @@ from inferscale_sidecar.store.records import (
     Vector,
     VersionEvent,
 )
+from inferscale_sidecar.store.summary_port import SummaryPort
 from inferscale_sidecar.store.tenant_port import TenantPort
 from inferscale_sidecar.store.thread_port import ThreadPort
 from inferscale_sidecar.store.transfer_port import TransferPort
@@ -212,6 +213,7 @@ class MemoryStore(
     NeighbourPort,
     BlockPort,
     ThreadPort,
+    SummaryPort,
     HandlePort,
     DocumentPort,
     TransferPort,

@@ -31,6 +31,7 @@ from inferscale_sidecar.store.records import DEFAULT_TENANT
 from inferscale_sidecar.store.rows import insert_or
 from inferscale_sidecar.store.schema import meta, tenants
 from inferscale_sidecar.store.snapshot import SqlSnapshots
+from inferscale_sidecar.store.summaries import SqlSummaries
 from inferscale_sidecar.store.tenants import SqlTenants, new_tenant
 from inferscale_sidecar.store.thread_arrivals import SqlThreadArrivals
 from inferscale_sidecar.store.threads import SqlThreads
@@ -56,6 +57,7 @@ class SqlStore(
     SqlNeighbours,
     SqlBlocks,
     SqlThreads,
+    SqlSummaries,
     SqlHandles,
     SqlDocuments,
     SqlTenants,

@@ -5,6 +5,8 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Index,
+    Integer,
+    String,
     Table,
     UniqueConstraint,
 )
@@ -14,6 +16,7 @@ from inferscale_sidecar.store.columns import (
     ID,
     PlainString,
     PlainText,
+    Remark,
     RowNumber,
     UtcDateTime,
     metadata,
@@ -50,4 +53,20 @@ thread_messages = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Index(None, "thread_num", "num"),
     sqlite_autoincrement=True,
+)
+
+thread_summaries = Table(
+    "thread_summaries",
+    metadata,
+    Column(
+        "thread_num", RowNumber, ForeignKey("threads.num", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("state", String(16), nullable=False),
+    Column("text", PlainText),
+    # Number of the last message that is in it, and how many are.
+    Column("up_to", RowNumber, nullable=False),
+    Column("num_messages", Integer, nullable=False),
+    Column("error", Remark),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Index(None, "state", "updated_at"),
 )

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Limits, Scope, Thread, ThreadMessage
 from inferscale_sidecar.errors import Conflict
-from inferscale_sidecar.store import quota
+from inferscale_sidecar.store import quota, summaries
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Removed
 from inferscale_sidecar.store.rows import batched, lock_tenants, next_seq
@@ -141,6 +141,10 @@ class SqlThreads:
             is_this = (thread_messages.c.thread_num == thread.num) & (
                 thread_messages.c.id == message_id
             )
+            gone = await conn.scalar(select(thread_messages.c.num).where(is_this))
+            if gone is None:
+                return False
+            await summaries.unsay(conn, thread.num, gone, self._clock())
             await quota.discount(conn, "messages", is_this)
             return bool((await conn.execute(delete(thread_messages).where(is_this))).rowcount)
 

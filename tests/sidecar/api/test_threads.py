@@ -42,6 +42,28 @@ async def test_the_life_of_a_thread(client: Any) -> None:
     assert (await client.get("/v1/threads/t1")).status_code == 404
 
 
+async def test_a_context_has_the_summary_of_what_came_before(client: Any, world: Any) -> None:
+    await _create(client)
+    path = "/v1/threads/t1"
+    await client.post(f"{path}/messages", json={"messages": "I like tea"})
+    assert (await client.post(f"{path}/context", json={})).json()["summary"] is None
+    await client.post(f"{path}/messages", json={"messages": "and rum"})
+    tenant, store = world.tenant.id, world.store
+    await store.ask_for_summary(tenant, "t1", keep=1)
+    summary = (await client.post(f"{path}/context", json={})).json()["summary"]
+    assert (summary["state"], summary["text"], summary["messages"]) == ("pending", None, 0)
+    work = await store.summary_work(tenant, "t1", keep=1, limit=9, max_chars=99)
+    await store.put_summary(tenant, "t1", work, "Likes tea.", keep=1)
+    context = (await client.post(f"{path}/context", json={})).json()
+    summary = context["summary"]
+    assert (summary["state"], summary["text"], summary["messages"]) == ("done", "Likes tea.", 1)
+    assert "Likes tea." not in context["text"]
+    await store.fail_summary(tenant, "t1", "the model is away")
+    summary = (await client.post(f"{path}/context", json={})).json()["summary"]
+    assert (summary["state"], summary["error"]) == ("failed", "the model is away")
+    assert summary["text"] == "Likes tea."
+
+
 async def test_a_repeated_addition_is_one(client: Any) -> None:
     await _create(client)
     body = {"messages": "tea", "infer": False}

@@ -40,6 +40,10 @@ async def keep(store: SqlStore, tenant: str, scope: Scope, word: str, clock: Any
     thread = f"t-{scope.user_id}"
     await store.create_thread(tenant, thread, scope, {"said": word})
     await store.add_messages(tenant, thread, [MessageDraft("user", word)] * 2)
+    await store.ask_for_summary(tenant, thread, keep=1)
+    work = await store.summary_work(tenant, thread, keep=1, limit=9, max_chars=99)
+    assert work is not None
+    assert await store.put_summary(tenant, thread, work, word, keep=1)
     draft = DocumentDraft({"said": word}, [VECTOR], index=["said"])
     expiring = DocumentDraft({"said": word}, [], 60.0, soon)
     paths: Any = {(("a",), "k"): draft, (("a", "b"), "k"): draft, (("c",), "k"): expiring}
@@ -66,7 +70,7 @@ async def test_nothing_of_a_user_is_left_and_nothing_of_others_goes(
     await keep(store, other.id, ALICE, "FOREIGN", clock)
     before = await words(store)
     assert before["SECRET"] == before["PUBLIC"] == before["FOREIGN"]
-    assert len(before["SECRET"]) == 8
+    assert len(before["SECRET"]) == 9
     if later:
         clock.advance(seconds=61)  # what has expired, but was not swept, goes too
     removed = await store.delete_scope("default", ALICE)

@@ -15,6 +15,7 @@ from inferscale_sidecar.api.routes.memory import receipt
 from inferscale_sidecar.api.routes.recall import handle_to_wire
 from inferscale_sidecar.service.recall import RecallService
 from inferscale_sidecar.service.threads import MAX_PAGE, ThreadService
+from inferscale_sidecar.store.summary_port import ThreadSummary
 
 Reader = Annotated[core.Tenant, Depends(current_tenant)]
 Writer = Annotated[core.Tenant, Depends(writing_tenant)]
@@ -66,7 +67,10 @@ def create_thread_router(threads: ThreadService, recall: RecallService) -> APIRo
         )
         handle = handle_to_wire(await recall.show(found.composition))
         return wire.ContextResponse(
-            **vars(handle), thread_id=thread_id, messages=[_message(m) for m in found.messages]
+            **vars(handle),
+            thread_id=thread_id,
+            messages=[_message(m) for m in found.messages],
+            summary=_summary(found.summary) if found.summary else None,
         )
 
     return router
@@ -168,4 +172,14 @@ def _message(message: core.ThreadMessage) -> wire.ThreadMessage:
         timestamp=message.said_at,
         metadata=message.metadata,
         created_at=message.created_at,
+    )
+
+
+def _summary(summary: ThreadSummary) -> wire.ThreadSummary:
+    return wire.ThreadSummary(
+        state=summary.state,
+        text=summary.text,
+        messages=summary.num_messages,
+        error=summary.error,
+        updated_at=summary.updated_at,
     )
