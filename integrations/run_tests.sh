@@ -22,6 +22,7 @@ venvs=${VENVS:-$root/.cache/integrations}
 # Framework → what its tests need beside its extra. Suites change what they ask for: they are pinned.
 declare -A tools=(
   [agno]=""
+  [haystack]=""
   [agent-framework]=""
   [langchain]="langchain-tests==1.1.9"
   [openai-agents]=""
