@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from inferscale.protocol.engine import REASONS
 from inferscale_sidecar import errors
-from inferscale_sidecar.core import Limits
+from inferscale_sidecar.limits import Limits
 
 LATENCY_BUCKETS = (
     *(0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.25, 0.4, 0.5),

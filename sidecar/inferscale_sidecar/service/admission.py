@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from inferscale_sidecar.core import Limits
 from inferscale_sidecar.errors import RateLimited
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.metrics import Metrics
 
 Kind = Literal["read", "write", "chat"]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Literal
 
-from inferscale_sidecar.core import Limits, Tenant
+from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.errors import InvalidInput, NotFound, PermissionDenied, Unauthenticated
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.store.records import DEFAULT_TENANT, ApiKey, Grant, KeyScope, Usage
 from inferscale_sidecar.store.tenant_port import TenantPort

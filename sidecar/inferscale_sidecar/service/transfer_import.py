@@ -116,7 +116,8 @@ class Import:
                 self._note("documents", fate)
             return
         new = [d for d, fate in zip(documents, planned, strict=True) if fate == "new"]
-        stored = await self._store.import_documents(to, await self._indexed(new))
+        indexed = await self._indexed(new)
+        stored = await self._store.import_documents(to, indexed) if new else []
         for fate in [*(fate for fate in planned if fate != "new"), *stored]:
             self._note("documents", fate)
 

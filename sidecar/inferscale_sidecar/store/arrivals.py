@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import delete, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Memory, Moment
+from inferscale_sidecar.core import Memory, Moment
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import arrival_checks, arrival_links, block_arrivals, expiry, quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import (

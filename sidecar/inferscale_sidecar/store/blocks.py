@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Block, Limits, Scope
+from inferscale_sidecar.core import Block, Scope
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import block_rows, quota
 from inferscale_sidecar.store.block_port import BlockDraft, BlockEvent, BlockPage
 from inferscale_sidecar.store.block_removal import remove_blocks

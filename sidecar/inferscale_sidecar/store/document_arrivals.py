@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import insert, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Scope
+from inferscale_sidecar.core import Scope
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_port import DocumentDraft, Owner

@@ -12,8 +12,8 @@ from sqlalchemy import bindparam, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits
 from inferscale_sidecar.errors import NotFound
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_port import Document, DocumentDraft, Owner, Path

@@ -12,8 +12,9 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Moment, Scope
+from inferscale_sidecar.core import Moment, Scope
 from inferscale_sidecar.errors import NotFound
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import fact_rows, quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.idempotency import find_results, keep_results

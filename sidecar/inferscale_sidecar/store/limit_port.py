@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from inferscale_sidecar.core import Limits
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store.records import Usage
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
-from inferscale_sidecar.core import Limits
 from inferscale_sidecar.errors import NotFound
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Usage

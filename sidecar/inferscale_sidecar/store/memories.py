@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Memory, Moment, Scope
+from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.errors import Conflict
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import block_removal, document_rows, memory_rows, quota, removal
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_port import Owner

@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 from sqlalchemy import Column, ColumnElement, Select, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits
 from inferscale_sidecar.errors import NotFound, QuotaExceeded, TooLarge
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store.block_tables import blocks
 from inferscale_sidecar.store.columns import num_bytes
 from inferscale_sidecar.store.document_schema import documents

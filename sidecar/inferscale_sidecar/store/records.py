@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inferscale.protocol.memory import AddStatus, ExtractionState, MemoryStatus
-from inferscale_sidecar.core import NO_LIMITS, Limits, Memory, Scope, Tenant
+from inferscale_sidecar.core import Memory, Scope, Tenant
+from inferscale_sidecar.limits import NO_LIMITS, Limits
 
 Vector = npt.NDArray[np.float32]
 Event = Literal["ADD", "UPDATE", "REPLACE", "DELETE", "EXPIRE", "EXTRACT"]

@@ -31,6 +31,8 @@ from inferscale_sidecar.store.columns import (
 )
 from inferscale_sidecar.store.columns import metadata as metadata
 from inferscale_sidecar.store.document_schema import documents as documents
+from inferscale_sidecar.store.extraction_tables import extraction_turns as extraction_turns
+from inferscale_sidecar.store.extraction_tables import extractions as extractions
 from inferscale_sidecar.store.handle_schema import handle_items as handle_items
 from inferscale_sidecar.store.handle_schema import handles as handles
 
@@ -147,35 +149,6 @@ memory_sources = Table(
     Column("source_id", ID, nullable=False),
     PrimaryKeyConstraint("memory_id", "source_id"),
     Index(None, "source_id"),
-)
-
-extractions = Table(
-    "extractions",
-    metadata,
-    Column("id", ID, primary_key=True),
-    Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("user_id", FOREIGN_ID),
-    Column("agent_id", FOREIGN_ID),
-    Column("run_id", FOREIGN_ID),
-    Column("state", String(16), nullable=False),
-    Column("metadata", JSON(none_as_null=True)),
-    Column("facts", Integer, nullable=False, server_default="0"),
-    Column("dropped", Integer, nullable=False, server_default="0"),
-    Column("error_code", String(64)),
-    Column("error", Remark),
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("updated_at", UtcDateTime, nullable=False),
-    Index(None, "state", "created_at"),
-)
-
-extraction_turns = Table(
-    "extraction_turns",
-    metadata,
-    Column("extraction_id", ID, ForeignKey("extractions.id", ondelete="CASCADE"), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("memory_id", ID, nullable=False),
-    PrimaryKeyConstraint("extraction_id", "position"),
-    Index(None, "memory_id"),
 )
 
 embeddings = Table(

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from inferscale_sidecar.config import Config
-from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import ConfigError
+from inferscale_sidecar.limits import NO_LIMITS, Limits
 from inferscale_sidecar.store import migrations
 from inferscale_sidecar.store.arrivals import SqlArrivals
 from inferscale_sidecar.store.banks import SqlBanks

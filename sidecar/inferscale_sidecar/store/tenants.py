@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from inferscale_sidecar.core import Limits, Tenant
+from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.errors import Conflict, NotFound
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import ApiKey, Grant, KeyScope

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Row, bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Scope, Thread, ThreadMessage
+from inferscale_sidecar.core import Scope, Thread, ThreadMessage
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import BATCH, batched, next_seq

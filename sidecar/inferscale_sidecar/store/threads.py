@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from inferscale_sidecar.core import Limits, Scope, Thread, ThreadMessage
+from inferscale_sidecar.core import Scope, Thread, ThreadMessage
 from inferscale_sidecar.errors import Conflict
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import quota, summaries
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Removed

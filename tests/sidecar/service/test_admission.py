@@ -7,8 +7,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from inferscale_sidecar.core import NO_LIMITS, Limits
 from inferscale_sidecar.errors import RateLimited
+from inferscale_sidecar.limits import NO_LIMITS, Limits
 from inferscale_sidecar.metrics import Metrics
 from inferscale_sidecar.service.admission import Admission
 

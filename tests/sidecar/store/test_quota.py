@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from sqlalchemy import text as sql
 
-from inferscale_sidecar.core import Limits, Scope
+from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import NotFound, QuotaExceeded, TooLarge
+from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import SqlStore, migrations
 from inferscale_sidecar.store.block_port import BlockDraft
 from inferscale_sidecar.store.database import Database
