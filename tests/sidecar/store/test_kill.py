@@ -14,15 +14,21 @@ import pytest
 
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.store import SqlStore, sqlite_url
+from inferscale_sidecar.store.document_port import Owner
 
 ALICE = Scope(user_id="alice")
 BEFORE = {"first", "second"}
-AFTER = {
-    "add": {"first", "second", "third", "fourth"},
-    "update": {"changed", "second"},
-    "delete": {"second"},
-    "delete_scope": set(),
+KEPT = {"hello", "old 1", "old 2"}
+AFTER: dict[str, tuple[set[str], set[str]]] = {
+    "add": ({"first", "second", "third", "fourth"}, KEPT),
+    "update": ({"changed", "second"}, KEPT),
+    "delete": ({"second"}, KEPT),
+    "delete_scope": (set(), set()),
+    "say": (BEFORE, KEPT | {"how", "are you"}),
+    "unsay": (BEFORE, KEPT - {"hello"}),
+    "put": (BEFORE, {"hello", "new 1", "new 3"}),
 }
+"""By write: the memories afterwards, and messages and documents."""
 
 SCRIPT = """
 import asyncio, json, os, shutil, signal, sys
@@ -32,13 +38,23 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from inferscale_sidecar.core import KvItem, Scope
 from inferscale_sidecar.store import SqlStore, sqlite_url
+from inferscale_sidecar.store.document_port import DocumentDraft, Owner
 from inferscale_sidecar.store.records import Draft
+from inferscale_sidecar.store.thread_port import MessageDraft
 
 folder, write = Path(sys.argv[1]), sys.argv[2]
 ALICE, VECTOR = Scope(user_id="alice"), np.full(4, 0.5, dtype=np.float32)
 
 async def add(store, *texts):
     return await store.add_memories("default", ALICE, [Draft(text, VECTOR) for text in texts])
+
+async def say(store, *texts):
+    return await store.add_messages("default", "t", [MessageDraft("user", text) for text in texts])
+
+async def put(store, **values):
+    drafts = {(("a",), key): DocumentDraft({"text": text}) if text else None
+              for key, text in values.items()}
+    await store.write_documents(Owner("default", "alice"), drafts)
 
 async def prepare():
     store = SqlStore(sqlite_url(folder / "start.db"))
@@ -48,10 +64,14 @@ async def prepare():
         KvItem(first, 1, "default", "e", "key 1", 1, ()),
         KvItem(second, 1, "default", "e", "key 2", 1, (first,)),
     ])
+    await store.create_thread("default", "t", ALICE, None)
+    hello = (await say(store, "hello"))[0].id
+    await put(store, k1="old 1", k2="old 2")
     await store.close()
-    return first
+    return f"{first} {hello}"
 
-async def change(path, first, arm):
+async def change(path, ids, arm):
+    first, hello = ids.split()
     store = SqlStore(sqlite_url(path))
     await store.start()
     arm()
@@ -64,6 +84,12 @@ async def change(path, first, arm):
         await store.delete_memory("default", first)
     if write == "delete_scope":
         await store.delete_scope("default", ALICE)
+    if write == "say":
+        await say(store, "how", "are you")
+    if write == "unsay":
+        await store.delete_message("default", "t", hello)
+    if write == "put":
+        await put(store, k1="new 1", k2=None, k3="new 3")
 
 def run(path, first, deadly):
     passed = 0
@@ -101,7 +127,9 @@ print(json.dumps(codes))
 """
 
 
-async def _read(path: Path) -> tuple[set[str], list[str], set[str], list[str]]:
+async def _read(
+    path: Path,
+) -> tuple[tuple[set[str], set[str]], list[str], set[str], list[str]]:
     """Texts, contradictions, keys that the bank should hold, keys to purge."""
     store = SqlStore(sqlite_url(path))
     await store.start()
@@ -109,8 +137,12 @@ async def _read(path: Path) -> tuple[set[str], list[str], set[str], list[str]]:
     violations = await store.check_integrity()
     keys = {key async for some in store.all_keys("e") for key in some}
     purges = await store.take_purges("e", limit=100)
+    said = await store.list_messages("default", "t", limit=100)
+    kept = {message.content for message in said.messages} if said else set()
+    documents = store.scan_documents(Owner("default", "alice"), ())
+    kept |= {document.value["text"] async for document in documents}
     await store.close()
-    return {memory.text for memory in page.memories}, violations, keys, purges
+    return ({memory.text for memory in page.memories}, kept), violations, keys, purges
 
 
 @pytest.mark.parametrize("write", AFTER)
@@ -125,10 +157,11 @@ def test_a_write_is_whole_or_did_not_happen(tmp_path: Path, write: str) -> None:
     for number in range(len(killed) + 1):
         texts, violations, keys, purges = asyncio.run(_read(tmp_path / f"{number}.db"))
         assert violations == [], number
-        assert texts in (BEFORE, AFTER[write]), number
+        assert texts in ((BEFORE, KEPT), AFTER[write]), number
         seen.append(texts)
         # A key is wanted, or to be purged: the bank loses nothing, and keeps nothing.
         assert keys | set(purges) == {"key 1", "key 2"}
         assert not keys & set(purges)
-        assert (keys == {"key 1", "key 2"}) == (texts == BEFORE or write == "add")
-    assert seen[0] == BEFORE and seen[-1] == AFTER[write]
+        is_untouched = texts == (BEFORE, KEPT) or write in ("add", "say", "unsay", "put")
+        assert (keys == {"key 1", "key 2"}) == is_untouched
+    assert seen[0] == (BEFORE, KEPT) and seen[-1] == AFTER[write]
