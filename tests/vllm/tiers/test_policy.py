@@ -6,6 +6,7 @@ Every slab that no item owns is poisoned with NaN before each injection, in both
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -196,7 +197,8 @@ def test_what_the_host_arena_has_is_lifted_and_used_in_the_same_step() -> None:
     assert fetches == [] and [copy.key for copy in lifts] == KEYS[:1]
 
 
-def test_slabs_that_wait_for_their_content_are_no_promise() -> None:
+@pytest.mark.parametrize("is_step_between", [False, True])
+def test_slabs_that_wait_for_their_content_are_no_promise(is_step_between: bool) -> None:
     pair = pair_with(8, 8, 24, host=3, hbm=1)
     pair.asks("holds the HBM arena", KEYS[:1])
     pair.asks("host only", KEYS[1:2])
@@ -207,6 +209,8 @@ def test_slabs_that_wait_for_their_content_are_no_promise() -> None:
     pair.leaves("gone before the lift")
     pair.asks("takes the host arena", KEYS[2:3])
     pair.leaves("takes the host arena")
+    if is_step_between:
+        pair.step()
     assert not pair.asks("late", KEYS[1:2])
     pair.step()
     assert pair.asks("late", KEYS[1:2]) and pair.step(KEYS[1:2]) == []
