@@ -1,9 +1,11 @@
-"""The KV bank (`store.py`) and its parts: records, file, promises, eviction, checks."""
+"""The KV bank (`store.py`) and its parts: records, file, promises, eviction, reading, checks."""
 
 from inferscale_vllm.bank.file import BankFile, BankRefused
 from inferscale_vllm.bank.items import ItemHeader, checksum, tenant_of
 from inferscale_vllm.bank.promises import Promises, UseLog
-from inferscale_vllm.bank.store import Bank, BankFull, BankReader, BankStats, open_bank
+from inferscale_vllm.bank.reader import BankReader
+from inferscale_vllm.bank.stats import BankStats
+from inferscale_vllm.bank.store import Bank, BankFull, open_bank
 
 __all__ = [
     "Bank",

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +20,20 @@ import xxhash
 from inferscale_vllm.bank.check import check_integrity
 from inferscale_vllm.bank.evict import Budget
 from inferscale_vllm.bank.file import BankFile
-from inferscale_vllm.bank.items import PAGE_BYTES, Count, ItemHeader
+from inferscale_vllm.bank.items import PAGE_BYTES, ItemHeader
 from inferscale_vllm.bank.promises import Promises, open_promises
+from inferscale_vllm.bank.reader import BankReader
 from inferscale_vllm.bank.room import Room
+from inferscale_vllm.bank.stats import BankStats, stats_of
 
 GRACE_S = 30.0
 """How long a deleted item's bytes stay, whether promised or not."""
 RECHECK_S = 600.0
 """An item's checksum is verified at its first promise and again when the last check is this old."""
-FULL_SHARE = 0.9
-"""Evictions leave a bank a twentieth below its capacity: from here on it counts as full."""
 _SQUEEZES = (0, 0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Part of the bank that is emptied for new items, attempt by attempt: what is free may be in pieces
 too small for one of them. The second attempt may use the pages that the first one freed."""
 _MIN_RESERVE_BYTES = 64 * PAGE_BYTES
-
-
-@dataclass(frozen=True)
-class BankStats:
-    """Attributes:
-    items: in the bank, retired ones included until they are erased.
-    size_bytes: of the file; it does not shrink by itself.
-    used_bytes: what the items take of it.
-    limit_bytes: most the file may grow to.
-    tenants: how many tenants have items.
-    evicted_items, evicted_bytes: since the file was made.
-    is_full: so full that the next items push others out.
-    """
-
-    items: int
-    size_bytes: int
-    used_bytes: int
-    limit_bytes: int
-    tenants: int
-    evicted_items: int
-    evicted_bytes: int
-    is_full: bool
 
 
 class BankFull(Exception):
@@ -177,7 +155,7 @@ class Bank:
         return intact
 
     @contextmanager
-    def reading(self) -> Iterator["BankReader"]:
+    def reading(self) -> Iterator[BankReader]:
         """A consistent view whose KV buffers point into the memory map: valid inside the block
         only."""
         with self.file.env.begin(buffers=True) as txn:
@@ -203,20 +181,7 @@ class Bank:
 
     def stats(self) -> BankStats:
         """Counts and sizes; reads only totals."""
-        with self.file.env.begin() as txn, txn.cursor(db=self.file.tables["tenants"]) as cursor:
-            counts = [Count.unpack(value) for _, value in cursor]
-            evicted = Count.unpack(txn.get(b"evicted", db=self.file.tables["meta"]))
-        used = sum(count.size_bytes for count in counts)
-        return BankStats(
-            items=sum(count.items for count in counts),
-            size_bytes=self.file.size_bytes,
-            used_bytes=used,
-            limit_bytes=self._limit_bytes,
-            tenants=len(counts),
-            evicted_items=evicted.items,
-            evicted_bytes=evicted.size_bytes,
-            is_full=used >= FULL_SHARE * self.budget.capacity_bytes,
-        )
+        return stats_of(self.file, self._limit_bytes, self.budget.capacity_bytes)
 
     def compact(self) -> int:
         """Gives unused space back to the disk; returns how many bytes.
@@ -234,25 +199,6 @@ class Bank:
 
     def close(self) -> None:
         self.file.close()
-
-
-class BankReader:
-    """KV bytes of items inside one read transaction."""
-
-    def __init__(self, txn: lmdb.Transaction, tables: Mapping[str, Any]) -> None:
-        self._txn = txn
-        self._tables = tables
-
-    def kv(self, key: str) -> memoryview | None:
-        """The item's KV in the memory map, retired or not (a promise may precede its
-        retirement)."""
-        value = self._txn.get(bytes.fromhex(key), db=self._tables["kv"])
-        return None if value is None else memoryview(value)
-
-    def codec(self, key: str) -> str:
-        """How that KV is stored."""
-        value = self._txn.get(bytes.fromhex(key), db=self._tables["headers"])
-        return "plain" if value is None else ItemHeader.codec_of(value)
 
 
 _open_banks: dict[Path, Bank] = {}

@@ -186,6 +186,14 @@ def test_a_cold_request_waits_one_step_and_a_hot_one_none() -> None:
     assert pair.asks("hot", KEYS[1:2])
 
 
+def test_one_copy_of_a_kind_brings_an_item_from_the_bank_to_the_hbm_arena() -> None:
+    pair = pair_with(8, 8, hbm=1)
+    pair.asks("cold", KEYS[:1])
+    [copy], lifts = pair.tiers.step()
+    assert (copy.key, len(copy.host), len(copy.hbm), lifts) == (KEYS[0], 1, 1, [])
+    assert pair.tiers.step() == ([], [])
+
+
 def test_what_the_host_arena_has_is_lifted_and_used_in_the_same_step() -> None:
     pair = pair_with(8, 8, 8, host=3, hbm=1)
     for key in KEYS[:2]:  # the second pushes the first out of the HBM arena
