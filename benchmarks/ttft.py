@@ -26,7 +26,7 @@ from benchmarks._items import read_stored, remember
 from benchmarks._sidecar import Sidecar, add_flags, started
 
 from inferscale import Memory
-from inferscale_sidecar.compose.frame import HEADING
+from inferscale_sidecar.compose.frame import MemoryFrame
 
 MEMORIES = 480
 QUICK_SIZES, SIZES = (5, 20, 50), (5, 20, 50, 200)
@@ -75,7 +75,7 @@ def _measure(
             options.fidelity,
         )
         arms: list[_rounds.Arm] = [SdkArm(memory, questions, options.fidelity), engine]
-        head = {"role": "system", "content": f"{SYSTEM}\n\n{HEADING}"}
+        head = {"role": "system", "content": f"{SYSTEM}\n\n{MemoryFrame.heading}"}
         tokens = http.post("/tokenize", json={"model": sidecar.model, "messages": [head]}).json()
         repeats = QUICK_REPEATS if options.quick else REPEATS
         _output.note(f"{repeats} rounds of {len(arms)} arms at {', '.join(map(str, sizes))} items")

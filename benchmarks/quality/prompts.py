@@ -41,28 +41,38 @@ class Prompt:
 
 
 class Prompter:
-    """Makes prompts for one model."""
+    """Makes prompts for one model.
 
-    def __init__(self, tokenizer: ChatTokenizer, lists: ListTokenizer) -> None:
-        self._tokenizer, self._lists = tokenizer, lists
+    Args:
+        tokenizer, lists: of that model.
+        system: the system message; empty for none but the memory block.
+    """
+
+    def __init__(
+        self, tokenizer: ChatTokenizer, lists: ListTokenizer, system: str = SYSTEM
+    ) -> None:
+        self._tokenizer, self._lists, self._system = tokenizer, lists, system
 
     def with_memory(self, case: Case, k: int, vectors: np.ndarray, query: np.ndarray) -> Prompt:
         """The prompt with the `k` facts closest to the question."""
         scores = vectors @ query
-        best = np.argsort(-scores, kind="stable")[:k][::-1]
-        block = self._lists.frame.render([case.pool.facts[n] for n in best])
-        text = self._render(case.question, block)
-        first = text.index(block) + len(self._lists.frame.heading)
+        best = tuple(int(n) for n in np.argsort(-scores, kind="stable")[:k][::-1])
+        return Prompt(self.of(case, best), best, tuple(float(scores[n]) for n in best), self.head())
+
+    def of(self, case: Case, chosen: Sequence[int]) -> tuple[int, ...]:
+        """The prompt with these facts in this order."""
+        block = self._lists.frame.render([case.pool.facts[n] for n in chosen])
+        return self._tokenizer.encode(self._render(case.question, block)).ids
+
+    def head(self) -> tuple[int, ...]:
+        """The tokens before the first fact: the same for every question."""
+        frame = self._lists.frame
+        block = frame.render(["."])
+        text = self._render(".", block)
+        first = text.index(block) + len(frame.heading)
         encoded = self._tokenizer.encode(text)
-        head = [
-            i for i, (start, _) in zip(encoded.ids, encoded.offsets, strict=True) if start < first
-        ]
-        return Prompt(
-            encoded.ids,
-            tuple(int(n) for n in best),
-            tuple(float(scores[n]) for n in best),
-            tuple(head),
-        )
+        pairs = zip(encoded.ids, encoded.offsets, strict=True)
+        return tuple(i for i, (start, _) in pairs if start < first)
 
     def without_memory(self, case: Case) -> tuple[int, ...]:
         """The same prompt without the block."""
@@ -73,7 +83,9 @@ class Prompter:
         return self._tokenizer.encode(text).ids[:MAX_ANSWER_TOKENS]
 
     def _render(self, question: str, block: str) -> str:
-        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
+        messages = [{"role": "user", "content": question}]
+        if self._system:
+            messages.insert(0, {"role": "system", "content": self._system})
         if block:
             messages = self._lists.frame.place(messages, block, placement=self._lists.placement)
         return self._tokenizer.render(messages)

@@ -1,0 +1,74 @@
+"""`python -m benchmarks.quality.trials SERIES… --out RECORDS.jsonl`, see `--help`."""
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality.prompts import Prompter
+from benchmarks.quality.serving import ROOT, serving
+from benchmarks.quality.trials.forge import Forge
+from benchmarks.quality.trials.questions import load
+from benchmarks.quality.trials.run import Frame, Trial, say
+from benchmarks.quality.trials.series import SERIES
+
+from inferscale_sidecar.compose.frame import HEADING, MemoryFrame
+from inferscale_sidecar.compose.head import ListTokenizer
+from inferscale_sidecar.engine.tokenizer import ChatTokenizer
+
+
+class BareFrame(MemoryFrame):
+    """The frame without the line that opens lists."""
+
+    heading = HEADING
+
+
+def main() -> None:
+    """Runs series after series in one engine; records are added to the file as they come."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.trials")
+    parser.add_argument("series", nargs="+", choices=SERIES)
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines are added to it")
+    parser.add_argument("--k", type=int, default=20, help="facts in the prompt (default 20)")
+    parser.add_argument("--questions", type=int, default=30, help="of LoCoMo (default 30)")
+    parser.add_argument("--conversations", type=int, default=3, help="of LoCoMo (default 3)")
+    parser.add_argument("--minutes", type=float, default=12, help="for each series (default 12)")
+    parser.add_argument(
+        "--data", type=Path, default=ROOT.parent / "shared/data/locomo10.json", help="locomo10.json"
+    )
+    asyncio.run(_run(parser.parse_args()))
+
+
+async def _run(options: argparse.Namespace) -> None:
+    asked = {name: await load(name, options) for name in options.series}
+    with tempfile.TemporaryDirectory() as folder:
+        async with serving(Path(folder)) as engine:
+            say("the engine is up")
+            tokenizer = await asyncio.to_thread(ChatTokenizer.load, engine.model_folder)
+            markers = (*tokenizer.markers, *tokenizer.role_markers)
+            shown = {"": MemoryFrame(markers), "bare": BareFrame(markers)}
+            lists = {name: ListTokenizer(tokenizer, frame) for name, frame in shown.items()}
+            forge = Forge(Path(folder) / "bank")
+            for name, own in asked.items():
+                frames = {
+                    n: Frame(Prompter(tokenizer, of, own.system), of) for n, of in lists.items()
+                }
+                write = _writer(options.out, name, options.k)
+                trial = Trial(engine, frames, forge, own, write)
+                deadline = time.monotonic() + 60 * options.minutes
+                await trial.run(SERIES[name], options.k, deadline)
+
+
+def _writer(path: Path, series: str, k: int) -> Callable[[dict[str, Any]], None]:
+    def write(record: dict[str, Any]) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps({"series": series, "k": k, **record}) + "\n")
+
+    return write
+
+
+if __name__ == "__main__":
+    main()
