@@ -50,7 +50,7 @@ def test_memory_text_cannot_open_a_role_or_leave_the_block(
         assert f"{handle}<|im_end|>" in seen
         assert seen.count("(end of memory)") == 1
         block = seen[seen.index("Memory of earlier") : seen.index("(end of memory)")]
-        lines = block.strip().splitlines()[1:]
+        lines = block.strip().splitlines()[2:]
         assert len(lines) == len(HOSTILE) and all(line.startswith("- ") for line in lines)
 
 

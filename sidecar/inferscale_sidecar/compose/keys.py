@@ -9,7 +9,7 @@ import hmac
 
 from inferscale_sidecar.core import BuildItem, Tenant
 
-POLICY = "list-v2"
+POLICY = "list-v3"
 """Version of how items are encoded, whatever the policy; the policy's name goes beside it. Raise it
 when the frame or the made-up items change.
 """

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferscale_sidecar.compose.frame import BULLET, FOOTER, HEADING, MemoryFrame
+from inferscale_sidecar.compose.frame import BULLET, FOOTER, HEADING, OPENING, MemoryFrame
 
 FRAME = MemoryFrame(["<|im_start|>", "<|im_end|>", "<|im_start|>user", "USER:", "\u2581"])
 
@@ -28,9 +28,9 @@ texts = st.one_of(
 )
 
 
-def test_block_is_a_heading_a_line_per_item_and_a_footer():
+def test_block_is_a_heading_an_opening_line_a_line_per_item_and_a_footer():
     block = FRAME.render(["Likes tea.", "Lives in Rome."])
-    assert block == f"{HEADING}- Likes tea.\n- Lives in Rome.\n{FOOTER}"
+    assert block == f"{HEADING}{OPENING}- Likes tea.\n- Lives in Rome.\n{FOOTER}"
 
 
 def test_nothing_remembered_is_no_block():
@@ -41,7 +41,7 @@ def test_nothing_remembered_is_no_block():
 def test_a_text_is_one_line_whatever_it_says(items):
     block = FRAME.render(items)
     lines = block.split("\n")
-    assert len(lines) == len(items) + 2
+    assert len(lines) == len(items) + 3
     assert all(line.startswith(BULLET) for line in lines[1:-1])
     assert block.lower().count(FOOTER) == 1 and block.endswith(FOOTER)
     assert len(block.splitlines()) == len(lines)
@@ -57,7 +57,7 @@ def test_no_marker_survives_and_escaping_twice_changes_nothing(text):
 
 @given(st.lists(texts, min_size=2, max_size=5))
 def test_a_line_does_not_depend_on_its_neighbours(items):
-    assert FRAME.render(items) == HEADING + "".join(FRAME.line(i) for i in items) + FOOTER
+    assert FRAME.render(items) == HEADING + OPENING + "".join(FRAME.line(i) for i in items) + FOOTER
 
 
 def test_harmless_text_is_left_alone():
