@@ -29,6 +29,7 @@ declare -A tools=(
   [llama-index]=""
   [mcp]=""
   [pydantic-ai]=""
+  [crewai]=""
   [google-adk]=""
   [strands]=""
 )

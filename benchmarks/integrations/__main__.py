@@ -28,6 +28,7 @@ VENVS = Path(os.environ.get("VENVS") or ROOT / ".cache" / "integrations")
 QUICK_CALLS, CALLS = 50, 300
 PATHS = ("", "sdk", "sidecar", "kernels", "integrations")
 FRAMEWORKS = {
+    "crewai": ("inferscale_crewai", "crewai"),
     "google-adk": ("inferscale_adk", "google-adk"),
     "langchain": ("inferscale_langchain", "langchain"),
     "llama-index": ("inferscale_llama_index", "llama-index-core"),

@@ -100,7 +100,7 @@ class ScriptedEngine:
 
     def _message(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         last = messages[-1]
-        words = _text(last).split(" ", 2)
+        words = _asked(_text(last)).split(" ", 2)
         if last["role"] == "user" and words[0] == "call":
             function = {"name": words[1], "arguments": words[2] if len(words) > 2 else "{}"}
             call = {"id": "call_1", "type": "function", "function": function}
@@ -137,6 +137,12 @@ def _head(kind: str) -> dict[str, Any]:
 def _event(choices: list[Any], **more: Any) -> bytes:
     body = {**_head("chat.completion.chunk"), "choices": choices, **more}
     return f"data: {json.dumps(body)}\n\n".encode()
+
+
+def _asked(text: str) -> str:
+    """What a user asked: CrewAI puts it into a prompt of its own."""
+    _, found, task = text.partition("Current Task: ")
+    return task.partition("\n")[0] if found else text
 
 
 def _text(message: dict[str, Any]) -> str:
