@@ -64,13 +64,18 @@ class SummaryWriter:
             self._wake.clear()
             try:
                 waiting = await self._store.pending_summaries(limit=MAX_AT_ONCE)
-                ended = await asyncio.gather(*(self._step(*names) for names in waiting))
-            except StoreUnavailable:
+            except StoreUnavailable:  # what is pending is in there, and still is when it is back
                 await asyncio.sleep(_RECOVERY_S)
                 continue
             if not waiting:
                 await self._wake.wait()
-            elif not any(ended):
+                continue
+            work = (self._step(*names) for names in waiting)
+            ended = await asyncio.gather(*work, return_exceptions=True)
+            for error in ended:
+                if isinstance(error, BaseException):
+                    log.error("a summary in the background failed", exc_info=error)
+            if not any(each is True for each in ended):
                 await asyncio.sleep(_RECOVERY_S)
 
     async def _step(self, tenant_id: str, thread_id: str) -> bool:
@@ -100,4 +105,7 @@ class SummaryWriter:
                 if pause_s is None or error.code != "extraction_unavailable":
                     raise
                 await asyncio.sleep(pause_s)
+            except Exception as error:  # a defect of ours must not stop the summaries of others
+                log.exception("a summary failed unexpectedly")
+                raise ExtractionFailed(f"it failed: {type(error).__name__}") from error
         raise AssertionError("unreachable: the last attempt returns or raises")

@@ -25,7 +25,7 @@ class Listing:
     def __init__(self) -> None:
         self.calls: list[tuple[str | None, list[str]]] = []
         self.salts: set[str] = set()
-        self.failures: list[ExtractionFailed] = []
+        self.failures: list[Exception] = []
         self.gate: asyncio.Event | None = None
 
     async def summarize(
@@ -135,6 +135,16 @@ async def test_an_engine_that_is_away_is_asked_again(rig: Rig) -> None:
     async with rig.running():
         assert (await rig.settled()).text == "a b c"
     assert len(rig.model.calls) == 2
+
+
+async def test_a_defect_is_a_failure_of_that_summary_alone(rig: Rig) -> None:
+    await rig.say(*"abcdef")
+    rig.model.failures = [RuntimeError("a defect")]
+    async with rig.running():
+        found = await rig.settled()
+        assert (found.state, found.error) == ("failed", "it failed: RuntimeError")
+        await rig.say("g")
+        assert (await rig.settled(lambda each: each.state == "done")).text == "a b c d"
 
 
 async def test_what_waited_at_the_end_is_done_after_the_next_start(rig: Rig) -> None:
