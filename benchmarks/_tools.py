@@ -1,7 +1,7 @@
 """The tools of a made-up agent, some 2,000 tokens of them, and chat templates that print them.
 
 Both templates are SmolLM2's own with a tool list in the system message, as others have it: `behind`
-the system text (as Qwen's and Hermes' do) or `before` it (as Llama's does).
+the system text, as Qwen's do, or `before` it.
 """
 
 from __future__ import annotations

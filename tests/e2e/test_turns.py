@@ -1,5 +1,6 @@
 """A conversation whose memory stands behind its history, over the sidecar and a real vLLM."""
 
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 
 BLOCK = 128  # tokens, of vLLM on CPU
 K = 20
+DONE = "vllm:request_success_total"
 TALK = "Tell me at length how to bake bread with rye flour, and what can go wrong with it. "
 QUESTIONS = (
     "What is the name of Noor's cat?",
@@ -82,11 +84,18 @@ def test_a_stream_is_followed_by_a_prepared_turn(
         {"role": "assistant", "content": "Gladly."},
         {"role": "user", "content": QUESTIONS[0]},
     ]
+    engine.wait_idle(60)
+    before = engine.counter(DONE)
     with memory.chat(messages, user_id=noor, k=K, stream=True, temperature=0, max_tokens=24) as it:
         said = "".join(chunk.choices[0].delta.content or "" for chunk in it if chunk.choices)
-    engine.wait_idle(60)
-    before = engine.counter("vllm:request_success_total")
+    deadline = time.monotonic() + 60
+    while engine.counter(DONE) < before + 3:  # what stands before the memory, the turn, the next
+        assert time.monotonic() < deadline, "no turn was prepared"
+        time.sleep(0.2)
+    time.sleep(0.5)  # the bank holds it soon
     messages += [{"role": "assistant", "content": said}, {"role": "user", "content": QUESTIONS[1]}]
-    answer = memory.chat(messages, user_id=noor, k=K, temperature=0, max_tokens=4)
+    last = {"user_id": noor, "k": K, "prepare": False}
+    answer = memory.chat(messages, memory=last, temperature=0, max_tokens=4)
     assert answer.memory is not None and answer.memory.mode == "injected", answer.memory
-    assert engine.counter("vllm:request_success_total") == before + 1, "all else was done before"
+    engine.wait_idle(60)
+    assert engine.counter(DONE) == before + 4, "nothing was left to build ahead"
