@@ -127,7 +127,7 @@ class Composer:
             sent: what the engine gets.
             composition, plan: of its memory.
         """
-        if endpoint != "chat" or plan.position != "last" or plan.reason or not plan.items:
+        if plan.position != "last" or plan.reason or not plan.items:
             return None
         rendered = self._places[endpoint].rendered(body, "last")
         if rendered is None or rendered[0][-1].get("role") == "assistant":  # it is continued

@@ -10,6 +10,7 @@ from inferscale_sidecar.build.prefix_finder import At
 from inferscale_sidecar.service.chat_fields import text_of
 
 Messages = list[dict[str, Any]]
+_TEXT_PARTS = ("text", "input_text", "output_text")
 
 
 def system_only(text: str) -> tuple[Messages, Mapping[str, Any]]:
@@ -19,15 +20,22 @@ def system_only(text: str) -> tuple[Messages, Mapping[str, Any]]:
 
 
 def whole_chat(system: str, given: str | Messages) -> tuple[Messages, Mapping[str, Any]] | None:
-    """A conversation of plain texts as chat messages; None for any other."""
+    """A conversation of texts as chat messages; None for any other."""
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    if not all(
-        isinstance(item.get("content"), str) and item.get("role") in ("user", "assistant")
-        for item in items
-    ):
-        return None
-    messages = [{"role": item["role"], "content": item["content"]} for item in items]
-    return [*([{"role": "system", "content": system}] if system else []), *messages], {}
+    messages: Messages = [{"role": "system", "content": system}] if system else []
+    for item in items:
+        content = _text(item.get("content"))
+        if content is None or item.get("role") not in ("user", "assistant"):
+            return None
+        messages.append({"role": item["role"], "content": content})
+    return messages, {}
+
+
+def _text(content: Any) -> str | None:
+    """A text, or the only part of a content that is one; how vLLM joins several differs."""
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
+        content = content[0].get("text") if content[0].get("type") in _TEXT_PARTS else None
+    return content if isinstance(content, str) else None
 
 
 def last_text(messages: Sequence[Mapping[str, Any]]) -> str:

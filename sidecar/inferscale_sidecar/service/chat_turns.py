@@ -6,8 +6,8 @@ where the next turn's memory will begin: full blocks stay in vLLM's own prefix c
 behind the last of them goes to the bank. The next turn then computes its memory's suffix and its
 question, and nothing else.
 
-Owns what of an answer the client will send back, and the background work. Invariants: no answer
-waits for it, and what fails or does not fit costs only time later.
+Owns the background work. Invariants: no answer waits for it, and what fails or does not fit costs
+only time later.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from inferscale_sidecar.build.prefix import PrefixWarmer
 from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.build.send import BUILD_PRIORITY
 from inferscale_sidecar.core import PinnedBlock, Tenant
+from inferscale_sidecar.service.chat_answers import final_text, streamed_text
 from inferscale_sidecar.service.chat_messages import Messages
 
 log = logging.getLogger(__name__)
 
 MAX_RUNNING = 64
 MAX_STREAM_BYTES = 4 * 2**20
-_FINAL = ("stop", "length")
 
 
 @dataclass(frozen=True)
@@ -102,38 +102,3 @@ class NextTurns:
                 )
         except Exception:  # the answer is out; whatever it was, it is in the log
             log.exception("the next turn of a conversation was not prepared")
-
-
-def final_text(answer: Mapping[str, Any]) -> str | None:
-    """What a chat answer says, if a conversation goes on from there.
-
-    None for several answers (nobody knows which one the client keeps) and for calls of tools: their
-    results belong to the same turn, which goes on behind its memory.
-    """
-    choices = answer.get("choices")
-    if not isinstance(choices, list) or len(choices) != 1:
-        return None
-    message, reason = choices[0].get("message") or {}, choices[0].get("finish_reason")
-    said = message.get("content")
-    if message.get("tool_calls") or reason not in _FINAL or not isinstance(said, str):
-        return None
-    return said
-
-
-def streamed_text(stream: bytes) -> str | None:
-    """`final_text` of a streamed answer, given all of its bytes."""
-    said, reason = "", None
-    for line in stream.splitlines():
-        if not line.startswith(b"data: {"):
-            continue
-        try:
-            choices = json.loads(line[6:]).get("choices") or ()
-        except ValueError:  # cut off
-            return None
-        for choice in choices:
-            delta = choice.get("delta") or {}
-            if choice.get("index") or delta.get("tool_calls"):
-                return None
-            said += delta.get("content") or ""
-            reason = choice.get("finish_reason") or reason
-    return said if reason in _FINAL else None

@@ -15,7 +15,6 @@ from inferscale_sidecar.build.send import BUILD_PRIORITY
 from inferscale_sidecar.compose.keys import tenant_tag
 from inferscale_sidecar.core import PinnedBlock
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
-from inferscale_sidecar.service.chat_turns import final_text, streamed_text
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 TALK = [
@@ -233,8 +232,20 @@ async def test_other_endpoints_have_it_there_too(stage: Stage, http, path, body)
     sent = body | {"model": "demo", "memory": {"handle": "mh_acme"}}
     report = (await http.post(path, json=sent)).json()["memory"]
     assert (report["mode"], report["position"]) == ("injected", "last")
-    last = stage.engine.bodies[-1].get("input") or stage.engine.bodies[-1]["messages"]
+    asked = stage.engine.bodies[-1]
+    last = asked.get("input") or asked["messages"]
     assert last[-1]["content"].endswith("(end of memory)\n\nAnd he?")
+
+    await stage.turns.wait_idle()
+    (prepared,) = builds_of_turns(stage)
+    said = [{"role": "assistant", "content": [{"type": "text", "text": "ok"}]}]
+    turn = [*NEXT[1:], *said, {"role": "user", "content": "And they?"}]
+    name = "input" if "input" in body else "messages"
+    stage.engine.bodies.clear()
+    report = (await http.post(path, json=sent | {name: turn})).json()["memory"]
+    assert (report["mode"], report["position"]) == ("injected", "last")
+    assert name in stage.engine.bodies[0], "nothing was left to build ahead"
+    assert prepared["cache_salt"] == stage.engine.bodies[0]["cache_salt"]
 
 
 async def test_a_plain_prompt_has_no_last_message(stage: Stage, http) -> None:
@@ -253,32 +264,3 @@ async def test_images_keep_memory_in_the_system_message(stage: Stage, http) -> N
     stage.engine.refuse = lambda body: "messages" in body  # the fake has no eyes
     await http.post(CHAT, json={"model": "demo", "messages": seen, "memory": {"handle": "mh_acme"}})
     assert "(end of memory)" in chats(stage)[-1]["messages"][0]["content"]
-
-
-def test_what_an_answer_says() -> None:
-    def answer(**choice: Any) -> dict[str, Any]:
-        return {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"} | choice]}
-
-    assert final_text(answer()) == "yes"
-    assert final_text(answer(finish_reason="length")) == "yes"
-    assert final_text(answer(finish_reason="tool_calls")) is None
-    assert final_text(answer(message={"content": "", "tool_calls": [{}]})) is None
-    assert final_text(answer(message={"content": None})) is None
-    assert final_text({"choices": answer()["choices"] * 2}) is None
-    assert final_text({"error": "no"}) is None
-
-
-def test_what_a_stream_says() -> None:
-    def stream(*choices: dict[str, Any], end: bytes = b"data: [DONE]\n\n") -> bytes:
-        lines = [{"choices": [choice]} for choice in choices]
-        return b"".join(b"data: " + json.dumps(line).encode() + b"\n\n" for line in lines) + end
-
-    first, last = {"delta": {"content": "y"}}, {"delta": {"content": "es"}, "finish_reason": "stop"}
-    assert streamed_text(stream(first, last)) == "yes"
-    assert (
-        streamed_text(stream(first, last, end=b'data: {"choices": [], "usage": {}}\n\n')) == "yes"
-    )
-    assert streamed_text(stream(first)) is None
-    assert streamed_text(stream(first, last)[:-30]) is None
-    assert streamed_text(stream(first, {"index": 1, "delta": {"content": "no"}}, last)) is None
-    assert streamed_text(stream({"delta": {"tool_calls": [{}]}}, last)) is None
