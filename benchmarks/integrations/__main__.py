@@ -28,8 +28,11 @@ VENVS = Path(os.environ.get("VENVS") or ROOT / ".cache" / "integrations")
 QUICK_CALLS, CALLS = 50, 300
 PATHS = ("", "sdk", "sidecar", "kernels", "integrations")
 FRAMEWORKS = {
+    "agent-framework": ("inferscale_agent_framework", "agent-framework-core"),
+    "agno": ("inferscale_agno", "agno"),
     "crewai": ("inferscale_crewai", "crewai"),
     "google-adk": ("inferscale_adk", "google-adk"),
+    "haystack": ("inferscale_haystack", "haystack-ai"),
     "langchain": ("inferscale_langchain", "langchain"),
     "llama-index": ("inferscale_llama_index", "llama-index-core"),
     "mcp": ("inferscale_mcp", "mcp"),
