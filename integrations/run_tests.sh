@@ -26,6 +26,7 @@ declare -A tools=(
   [agent-framework]=""
   [langchain]="langchain-tests==1.1.9"
   [openai-agents]=""
+  [litellm]="litellm[proxy]==1.108.7"
   [llama-index]=""
   [mcp]=""
   [pydantic-ai]=""

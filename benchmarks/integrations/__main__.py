@@ -34,6 +34,7 @@ FRAMEWORKS = {
     "google-adk": ("inferscale_adk", "google-adk"),
     "haystack": ("inferscale_haystack", "haystack-ai"),
     "langchain": ("inferscale_langchain", "langchain"),
+    "litellm": ("inferscale_litellm", "litellm"),
     "llama-index": ("inferscale_llama_index", "llama-index-core"),
     "mcp": ("inferscale_mcp", "mcp"),
     "openai-agents": ("inferscale_agents", "openai-agents"),

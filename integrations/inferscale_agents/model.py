@@ -11,8 +11,8 @@ from typing import Any
 from agents import ModelSettings, OpenAIChatCompletionsModel
 
 from inferscale import AsyncOpenAI, memory_field
-from inferscale_agents._items import last_said
 from inferscale_shared.attach import attach
+from inferscale_shared.messages import last_said
 
 
 class InferScaleModel(OpenAIChatCompletionsModel):

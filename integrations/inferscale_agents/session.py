@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferscale import AsyncMemory
-from inferscale_agents._items import user_texts
 from inferscale_shared.clients import Clients
+from inferscale_shared.messages import user_texts
 from inferscale_shared.turn import TurnWriter
 
 

@@ -1,4 +1,4 @@
-"""Items of the Agents SDK (dicts of OpenAI's Responses API) → texts. Pure functions."""
+"""OpenAI's messages (dicts, of chats or of responses) → the user's texts. Pure functions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
