@@ -46,7 +46,7 @@ class InferScaleLlm(LiteLlm):
     ) -> AsyncIterator[Any]:
         """As in `LiteLlm`; fields of the request win over fields of the model."""
         config = llm_request.config or types.GenerateContentConfig()
-        body = {**extra_body_of(config), **self._extra_body, **extra_body_of(config)}
+        body = {**self._extra_body, **extra_body_of(config)}
         if body:
             config = with_extra_body(config, body)
             llm_request = llm_request.model_copy(update={"config": config})

@@ -13,7 +13,13 @@ from typing import Any
 from google.adk.plugins.base_plugin import BasePlugin
 
 from inferscale import AsyncMemory, Memory, memory_field
-from inferscale_adk._content import extra_body_of, text_of, turns_of, with_extra_body
+from inferscale_adk._content import (
+    extra_body_of,
+    last_said,
+    text_of,
+    turns_of,
+    with_extra_body,
+)
 from inferscale_adk._scope import scope_of
 from inferscale_shared.attach import attach
 from inferscale_shared.clients import Clients
@@ -82,10 +88,11 @@ class InferScalePlugin(BasePlugin):
                 self._warned.add(model)
                 log.warning("the model %s is not the sidecar's: it is asked without memory", model)
             return
-        memory = {**self._recall, **self._scope(callback_context.session)}
-        config = llm_request.config
-        body = attach(extra_body_of(config), memory, text_of(callback_context.user_content))
-        llm_request.config = with_extra_body(config, body)
+        session, config = callback_context.session, llm_request.config
+        # A run that goes on with the result of a long tool has no words of its own.
+        said = text_of(callback_context.user_content) or last_said(session.events)
+        memory = {**self._recall, **self._scope(session)}
+        llm_request.config = with_extra_body(config, attach(extra_body_of(config), memory, said))
 
     async def before_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any

@@ -14,6 +14,7 @@ from google.adk.agents.run_config import RunConfig
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools import LongRunningFunctionTool
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
@@ -145,6 +146,20 @@ async def test_what_an_agent_asks_its_tool_is_not_remembered(app_of, ask, memory
     assert [text for text, _ in kept(memory, user)] == sorted([FACT, text])
     await ask(runner, "I keep goats", user)
     assert "I keep goats" in [text for text, _ in kept(memory, user)]
+
+
+async def test_a_run_that_goes_on_after_a_long_tool_has_the_memory_too(
+    app_of, ask, memory, sidecar, user
+):
+    memory.add(FACT, user_id=user, agent_id="app")
+    runner = app_of(tools=[LongRunningFunctionTool(bees)])
+    text = 'call bees {"count": 3}'
+    await ask(runner, text, user)
+    sidecar.sent()
+    result = types.FunctionResponse(id="call_1", name="bees", response={"result": "4 bees"})
+    assert FACT in await ask(runner, [types.Part(function_response=result)], user)
+    assert "4 bees" in json.dumps(sidecar.sent()[-1]["messages"])
+    assert [text for text, _ in kept(memory, user)] == sorted([FACT, text])
 
 
 async def test_a_failed_run_is_not_remembered(app_of, ask, memory, sidecar, user):
