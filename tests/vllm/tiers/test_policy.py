@@ -186,6 +186,21 @@ def test_a_cold_request_waits_one_step_and_a_hot_one_none() -> None:
     assert pair.asks("hot", KEYS[1:2])
 
 
+def test_what_the_hbm_arena_alone_has_is_pinned_there() -> None:
+    pair = pair_with(8, 8, 16, host=2, hbm=1)
+    for holder, keys in (("first", KEYS[:1]), ("second", KEYS[1:2])):
+        pair.asks(holder, keys)
+    pair.step()
+    for holder in ("first", "second"):
+        pair.leaves(holder)
+    assert pair.asks("promised", KEYS[:1])
+    pair.asks("takes the host arena", KEYS[2:3])
+    pair.leaves("takes the host arena")
+    pair.asks("wants the HBM arena", KEYS[1:2])
+    pair.step()
+    assert pair.asks("promised", []) and pair.step(KEYS[:1]) == []
+
+
 def test_one_copy_of_a_kind_brings_an_item_from_the_bank_to_the_hbm_arena() -> None:
     pair = pair_with(8, 8, hbm=1)
     pair.asks("cold", KEYS[:1])
