@@ -68,6 +68,14 @@ async def test_every_call_of_a_task_with_tools_carries_the_same_memory(
     assert "3 bees" in json.dumps(more[-1]["messages"])
 
 
+async def test_memory_is_searched_with_the_task_and_not_with_the_prompt_around_it(
+    ask, memory, user
+):
+    memory.add("You must return the actual complete content as the final answer", user_id=user)
+    memory.add(FACT, user_id=user)
+    assert FACT in await ask(QUESTION, {"user_id": user, "k": 1})
+
+
 async def test_an_agent_without_a_crew(memory, sidecar, user):
     memory.add(FACT, user_id=user)
     llm = InferScaleLLM({"user_id": user}, base_url=sidecar.url)
