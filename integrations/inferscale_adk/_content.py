@@ -12,12 +12,6 @@ def text_of(content: Any) -> str:
     return "\n".join(part.text for part in parts if part.text and not part.thought)
 
 
-def last_said(events: Sequence[Any]) -> str:
-    """The last text of the user's in a session, "" if there is none."""
-    texts = (text_of(event.content) for event in reversed(events) if event.author == "user")
-    return next((text for text in texts if text.strip()), "")
-
-
 def turns_of(events: Sequence[Any]) -> dict[str, tuple[list[str], str | None]]:
     """Invocation → (what the user said in it, its last answer)."""
     turns: dict[str, tuple[list[str], str | None]] = {}

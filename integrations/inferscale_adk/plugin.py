@@ -13,13 +13,7 @@ from typing import Any
 from google.adk.plugins.base_plugin import BasePlugin
 
 from inferscale import AsyncMemory, Memory, memory_field
-from inferscale_adk._content import (
-    extra_body_of,
-    last_said,
-    text_of,
-    turns_of,
-    with_extra_body,
-)
+from inferscale_adk._content import extra_body_of, text_of, turns_of, with_extra_body
 from inferscale_adk._scope import scope_of
 from inferscale_shared.attach import attach
 from inferscale_shared.clients import Clients
@@ -89,8 +83,7 @@ class InferScalePlugin(BasePlugin):
                 log.warning("the model %s is not the sidecar's: it is asked without memory", model)
             return
         session, config = callback_context.session, llm_request.config
-        # A run that goes on with the result of a long tool has no words of its own.
-        said = text_of(callback_context.user_content) or last_said(session.events)
+        said = text_of(callback_context.user_content)
         memory = {**self._recall, **self._scope(session)}
         llm_request.config = with_extra_body(config, attach(extra_body_of(config), memory, said))
 
