@@ -22,6 +22,7 @@ MORE = """
 general_settings:
   custom_auth: keys.checked
   forward_client_headers_to_llm_api: true
+  dangerously_allow_mock_testing_request_params: true
 """
 ELSEWHERE = """
   - model_name: elsewhere
