@@ -114,12 +114,12 @@ async def test_fields_that_say_nothing_do_not_make_another_turn(stage: Stage, ht
     await stage.remember(*FACTS)
     await ask(http, TALK)
     await stage.turns.wait_idle()
-    asked = len(stage.engine.requests)
+    before = (stage.engine.tokenized, len(stage.engine.requests))
     full = [
         m if m["role"] != "assistant" else {**m, "tool_calls": [], "refusal": None} for m in NEXT
     ]
     assert (await ask(http, full))["memory"]["mode"] == "injected"
-    assert len(stage.engine.requests) == asked + 1
+    assert (stage.engine.tokenized, len(stage.engine.requests)) == (before[0], before[1] + 1)
 
 
 async def test_a_stream_is_followed_by_the_same(stage: Stage, http) -> None:

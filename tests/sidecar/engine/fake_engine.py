@@ -51,7 +51,7 @@ class FakeEngine:
         self.evicted = self.hits = 0
         self.storage = {"format": "plain"}
         self.tiers: dict[str, Any] | None = None
-        self.now_building = self.most_building = 0
+        self.now_building = self.most_building = self.tokenized = 0
         self.tokenizer = demo_tokenizer()
         self.first_event = b'data: {"choices": [1]}\n\n'
         self.app = Starlette(
@@ -76,6 +76,7 @@ class FakeEngine:
         return JSONResponse({"object": "list", "data": [{"id": "demo", "object": "model"}]})
 
     async def _tokenize(self, request: Request) -> Response:
+        self.tokenized += 1
         return JSONResponse({"tokens": self._ids(await request.json())})
 
     async def _echo(self, request: Request) -> Response:
