@@ -41,7 +41,7 @@ MEMORIES, ITEMS, HISTORY_TURNS, ANSWER_TOKENS = 300, 20, 10, 48
 QUICK_TURNS, TURNS = 3, 8
 QUICK_ROUNDS, ROUNDS = 1, 3
 SYSTEM = "You are the assistant of a busy person. Answer in one short sentence."
-IDLE_S = 30.0
+IDLE_S, CALM = 30.0, 5
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _wait_idle(engine: httpx.Client) -> None:
     deadline = time.monotonic() + IDLE_S
     names = ("vllm:num_requests_running", "vllm:num_requests_waiting{")
     calm = 0
-    while calm < 3:
+    while calm < CALM:
         lines = engine.get("/metrics").text.splitlines()
         busy = sum(float(line.split()[-1]) for line in lines if line.startswith(names))
         calm = 0 if busy else calm + 1
