@@ -38,7 +38,7 @@ from benchmarks._tools import TEMPLATES, Template, tools
 from inferscale import Memory
 
 MEMORIES, ITEMS, HISTORY_TURNS, ANSWER_TOKENS = 300, 20, 10, 48
-QUICK_TURNS, TURNS = 3, 8
+QUICK_TURNS, TURNS = 3, 6
 QUICK_ROUNDS, ROUNDS = 1, 3
 SYSTEM = "You are the assistant of a busy person. Answer in one short sentence."
 IDLE_S, CALM = 30.0, 5
