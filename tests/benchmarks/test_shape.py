@@ -157,7 +157,7 @@ def test_the_engine_arm_leaves_the_best_items_to_the_suffix_and_sends_the_sideca
     assert is_signed("a secret of the test", params)
     block = injected["messages"][0]["content"]
     assert block == stuffed["messages"][0]["content"]
-    shown = [line[2:] for line in block.splitlines() if line.startswith("- ")]
+    _, *shown = [line[2:] for line in block.splitlines() if line.startswith("- ")]  # the opening
     assert block.endswith(MemoryFrame().render(shown))
     assert params["items"] == [texts[text] for text in shown[:8]]
 
