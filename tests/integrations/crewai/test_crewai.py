@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("crewai", reason="CrewAI is not installed: integrations/run_tests.sh")
 
-from crewai import Agent
+from crewai import Agent, Crew, Task
 from crewai.tools import tool
 
 from inferscale import APIError, InvalidArgumentError, Memory
@@ -151,3 +151,24 @@ def test_the_callback_needs_a_scope(memory, options):
     named = {"user_id": "alice"} if options else {"handle": "mh_1"}
     with pytest.raises(InvalidArgumentError):
         RememberTask(named, client=memory, **options)
+
+
+async def test_a_crew_for_each_of_many_inputs(memory, sidecar, user):
+    memory.add(FACT, user_id=user)
+    llm = InferScaleLLM({"user_id": user}, base_url=sidecar.url)
+    agent = Agent(role="helper", goal="help", backstory="Be brief.", llm=llm)
+    task = Task(description="{asked}", expected_output="an answer", agent=agent)
+    crew = Crew(agents=[agent], tasks=[task])
+    inputs = [{"asked": QUESTION}, {"asked": "Where are the bees?"}]
+    outputs = await asyncio.to_thread(crew.kickoff_for_each, inputs)
+    outputs += await crew.kickoff_for_each_async(inputs)
+    outputs += await crew.akickoff_for_each(inputs)
+    assert [FACT in output.raw for output in outputs] == [True] * 6
+
+
+async def test_another_tenants_user_of_that_name_sees_nothing(ask, keyed, user):
+    with Memory(keyed.url, api_key=keyed.mine) as mine:
+        mine.add(FACT, user_id=user)
+    for key, sees in ((keyed.mine, True), (keyed.other, False)):
+        llm = InferScaleLLM({"user_id": user}, base_url=keyed.url, api_key=key)
+        assert (FACT in await ask(QUESTION, {"user_id": user}, llm=llm)) == sees

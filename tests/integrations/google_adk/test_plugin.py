@@ -185,6 +185,15 @@ async def test_a_message_without_text_goes_without_memory(app_of, ask, memory, u
     assert FACT not in await ask(app_of(), [picture], user)
 
 
+async def test_another_tenants_user_of_that_name_sees_nothing(app_of, ask, keyed, user):
+    with Memory(keyed.url, api_key=keyed.mine) as mine:
+        mine.add(FACT, user_id=user, agent_id="app")
+    for key, sees in ((keyed.mine, True), (keyed.other, False)):
+        model = InferScaleLlm(base_url=keyed.url, api_key=key)
+        runner = app_of(model=model, plugin={"remember": "nothing"})
+        assert (FACT in await ask(runner, QUESTION, user)) == sees
+
+
 class Elsewhere(BaseLlm):
     """A model that is not the sidecar's; it says what it was sent."""
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from strands.models.model import Model
 from strands.models.routing import ModelRouter
 
-from inferscale import InvalidArgumentError
+from inferscale import InvalidArgumentError, Memory
 from inferscale_strands import InferScaleModel
 
 FACT = "My sister Maya keeps bees in Oslo"
@@ -65,6 +65,15 @@ async def test_a_routers_choice_gets_the_memory(agent_of, memory, sidecar, user)
     broken = InferScaleModel(client_args=args, model_id="none-such")
     router = ModelRouter([broken, InferScaleModel(client_args=args)])
     assert FACT in await say(agent_of({"user_id": user}, model=router), QUESTION)
+
+
+async def test_another_tenants_user_of_that_name_sees_nothing(agent_of, keyed, user):
+    with Memory(keyed.url, api_key=keyed.mine) as mine:
+        mine.add(FACT, user_id=user)
+    for key, sees in ((keyed.mine, True), (keyed.other, False)):
+        model = InferScaleModel(client_args={"base_url": keyed.url, "api_key": key})
+        agent = agent_of({"user_id": user}, model=model, plugin={"remember": "nothing"})
+        assert (FACT in await say(agent, QUESTION)) == sees
 
 
 class Elsewhere(Model):
