@@ -79,11 +79,15 @@ else
 	@$(PYTEST) $(ARGS)
 endif
 
+# The demo model writes valid calls of tools only if vLLM holds it to the tools' schemas.
+STRICT := --tool-strict-level parameter --structured-outputs-config.backend=xgrammar \
+  --structured-outputs-config.disable_any_whitespace=true
+
 test-integrations: setup ## tests of the integrations, each framework in an environment of its own
 	@home=$$(mktemp -d) && trap 'rm -rf "$$home"' EXIT && \
 	$(OFFLINE) $(BIN)/inferscale-sidecar run --model demo --set server.log_level=warning \
 	  --set store.url=sqlite+aiosqlite:///$$home/memory.db --set engine.bank_dir=$$home/bank \
-	  --set 'engine.args=--enable-auto-tool-choice --tool-call-parser hermes' \
+	  --set 'engine.args=--enable-auto-tool-choice --tool-call-parser hermes $(STRICT)' \
 	  -- integrations/run_tests.sh $(ARGS)
 
 test-models: setup ## every supported kind of model through real vLLM, tiny and random (5 minutes)

@@ -21,7 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from inferscale import Memory
 from inferscale_langchain import ChatInferScale, InferScaleMiddleware, create_memory_tools
 
-SYSTEM = "You are the support agent of a bicycle shop. Answer in one short sentence."
+SYSTEM = "You help customers of a bicycle shop. Answer in one short sentence."
 FIRST = (
     "My bicycle is a green Peugeot from 1978.",
     "I live in Oslo, near the harbour.",
@@ -29,7 +29,7 @@ FIRST = (
     "Last year you changed my chain.",
     "My name is Maya.",
 )
-SECOND = "What colour is my bicycle?"
+SECOND = "What is the colour of my bicycle?"
 
 
 def free_times(day: str) -> str:

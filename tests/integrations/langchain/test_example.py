@@ -32,7 +32,7 @@ def test_the_second_conversation_knows_the_first(sidecar: Any, tools: tuple[str,
     output = run(sidecar.url, *tools)
     second = output.partition("Second conversation")[2]
     assert "- My bicycle is a green Peugeot from 1978." in second
-    assert "You are the support agent" in second
+    assert "You help customers of a bicycle shop" in second
     sent = sidecar.sent()
     names = [tool["function"]["name"] for tool in sent[-1].get("tools", ())]
     assert names == (["free_times", "search_memories"] if tools else [])

@@ -31,6 +31,7 @@ KNOWN = [
     "My flat is on the third floor",
 ]
 ASKED = "What is my cat called?"
+TOO_SMALL = "a model of 135M parameters"
 
 
 @pytest.fixture
@@ -123,15 +124,27 @@ async def test_no_memory_text_gets_into_a_checkpoint(
     assert not [fact for fact in KNOWN if fact in saved]
 
 
-class TestChatModel(ChatModelIntegrationTests):
-    """LangChain's suite, against our own sidecar with memory in every request.
+@pytest.fixture(scope="module")
+def told_user(real: Any) -> Iterator[str]:
+    """A user who has told something, for LangChain's suite."""
+    name = f"user-{uuid.uuid4().hex}"
+    with Memory(real.url) as memory:
+        told(memory, name, "Biscuit")
+        yield name
+        memory.delete_all(user_id=name)
 
-    What the demo model cannot do is left out; docs/langchain.md says what and why.
+
+class TestChatModel(ChatModelIntegrationTests):
+    """LangChain's suite, against our own sidecar with injected memory in every request.
+
+    What the demo model cannot do is left out or expected to fail; docs/langchain.md says what and
+    why. Its calls of tools are valid because vLLM holds them to the tools' schemas, with the flags
+    that `make test-integrations` starts it with.
     """
 
     @pytest.fixture(autouse=True)
-    def _address(self, request: pytest.FixtureRequest, real: Any) -> None:
-        request.instance.url = real.url
+    def _sidecar(self, request: pytest.FixtureRequest, real: Any, told_user: str) -> None:
+        request.instance.url, request.instance.user = real.url, told_user
 
     @property
     def chat_model_class(self) -> type[BaseChatModel]:
@@ -141,15 +154,43 @@ class TestChatModel(ChatModelIntegrationTests):
     def chat_model_params(self) -> dict[str, Any]:
         return {
             "base_url": self.url,
-            "max_tokens": 64,
+            "max_tokens": 200,
             "temperature": 0,
-            "memory": {"user_id": "suite"},
+            "memory": {"user_id": self.user},
         }
 
     @property
-    def has_tool_calling(self) -> bool:
-        return False  # 135M parameters, not trained for it; the suite checks the arguments
+    def model_override_value(self) -> str:
+        return "smollm2-135m-instruct"  # the default is no name: whatever is served
 
     @property
-    def has_structured_output(self) -> bool:
-        return False  # the suite asks for it through calls of tools
+    def supports_json_mode(self) -> bool:
+        return True
+
+    @property
+    def supports_anthropic_inputs(self) -> bool:
+        return True
+
+    @pytest.mark.xfail(reason=f"{TOO_SMALL}: it never decides to call a tool")
+    def test_agent_loop(self, model: BaseChatModel) -> None:
+        super().test_agent_loop(model)
+
+    @pytest.mark.xfail(  # not strict: with other memory it closes the object
+        reason=f"{TOO_SMALL}: it pads the empty object with blanks without end", strict=False
+    )
+    def test_tool_calling_with_no_arguments(self, model: BaseChatModel) -> None:
+        super().test_tool_calling_with_no_arguments(model)
+
+    @pytest.mark.xfail(reason=f"{TOO_SMALL}: it does not copy the Chinese name")
+    def test_unicode_tool_call_integration(self, model: BaseChatModel, **_: Any) -> None:
+        super().test_unicode_tool_call_integration(model)
+
+    @pytest.mark.xfail(  # not strict: a penalty on repetition, or other memory, helps
+        reason=f"{TOO_SMALL}: greedy, it repeats itself until its tokens are used up", strict=False
+    )
+    def test_structured_output_optional_param(self, model: BaseChatModel) -> None:
+        super().test_structured_output_optional_param(model)
+
+    @pytest.mark.xfail(reason=f"{TOO_SMALL}: it nests keys instead of giving the two asked for")
+    def test_json_mode(self, model: BaseChatModel) -> None:
+        super().test_json_mode(model)
