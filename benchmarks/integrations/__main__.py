@@ -127,7 +127,8 @@ def _said(python: Path, *words: str) -> str:
 def _env() -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("INFERSCALE_")}
     path = os.pathsep.join(str(ROOT / part) for part in PATHS)
-    return env | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+    offline = {"HF_HUB_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    return env | offline | {"PYTHONPATH": path}
 
 
 if __name__ == "__main__":
