@@ -20,6 +20,8 @@ from inferscale_sidecar.compose.frame import HEADING, MemoryFrame
 from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 
+FACTS = 20
+
 
 class BareFrame(MemoryFrame):
     """The frame without the line that opens lists."""
@@ -30,9 +32,10 @@ class BareFrame(MemoryFrame):
 def main() -> None:
     """Runs series after series in one engine; records are added to the file as they come."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.trials")
-    parser.add_argument("series", nargs="+", choices=SERIES)
+    parser.add_argument(
+        "series", nargs="+", type=_series, help=f"{', '.join(SERIES)}; opening@50: with 50 facts"
+    )
     parser.add_argument("--out", type=Path, required=True, help="JSON lines are added to it")
-    parser.add_argument("--k", type=int, default=20, help="facts in the prompt (default 20)")
     parser.add_argument("--questions", type=int, default=30, help="of LoCoMo (default 30)")
     parser.add_argument("--conversations", type=int, default=3, help="of LoCoMo (default 3)")
     parser.add_argument("--minutes", type=float, default=12, help="for each series (default 12)")
@@ -42,8 +45,16 @@ def main() -> None:
     asyncio.run(_run(parser.parse_args()))
 
 
+def _series(text: str) -> tuple[str, int]:
+    """Name and number of facts in the prompt."""
+    name, _, k = text.partition("@")
+    if name not in SERIES:
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(SERIES)}")
+    return name, int(k or FACTS)
+
+
 async def _run(options: argparse.Namespace) -> None:
-    asked = {name: await load(name, options) for name in options.series}
+    asked = {(name, k): await load(name, options) for name, k in options.series}
     with tempfile.TemporaryDirectory() as folder:
         async with serving(Path(folder)) as engine:
             say("the engine is up")
@@ -52,14 +63,14 @@ async def _run(options: argparse.Namespace) -> None:
             shown = {"": MemoryFrame(markers), "bare": BareFrame(markers)}
             lists = {name: ListTokenizer(tokenizer, frame) for name, frame in shown.items()}
             forge = Forge(Path(folder) / "bank")
-            for name, own in asked.items():
+            for (name, k), own in asked.items():
                 frames = {
                     n: Frame(Prompter(tokenizer, of, own.system), of) for n, of in lists.items()
                 }
-                write = _writer(options.out, name, options.k)
+                write = _writer(options.out, name, k)
                 trial = Trial(engine, frames, forge, own, write)
                 deadline = time.monotonic() + 60 * options.minutes
-                await trial.run(SERIES[name], options.k, deadline)
+                await trial.run(SERIES[name], k, deadline)
 
 
 def _writer(path: Path, series: str, k: int) -> Callable[[dict[str, Any]], None]:

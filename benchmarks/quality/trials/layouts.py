@@ -78,23 +78,20 @@ def sliding(facts: Sequence[str], chosen: Sequence[int], behind: int) -> list[Wi
 
 
 def behind_turns(
-    facts: Sequence[str], sources: Mapping[str, list[str]], count: int, recent: int
+    facts: Sequence[str], sources: Mapping[str, list[str]], count: int
 ) -> list[Window]:
-    """A window per session: behind the last `count` turns that its facts come from, and behind
-    the `recent` facts before it.
-    """
+    """A window per session: behind the last `count` turns that its facts come from."""
     found: list[Window] = []
     at = 0
     for turns, own in itertools.groupby(facts, key=lambda fact: sources[fact]):
         size = len(list(own))
-        before = (*turns[-count:], *facts[max(0, at - recent) : at])
-        found.append(Window(before, tuple(range(at, at + size))))
+        found.append(Window(tuple(turns[-count:]), tuple(range(at, at + size))))
         at += size
     return found
 
 
 _BEHIND, _SIZE = 8, 40
-_NAME = re.compile(r"(\w+)(?:\((\d+)\))?(?:/(\d+))?(?::(\d+))?(\+recent\(8\))?")
+_NAME = re.compile(r"(\w+)(?:\((\d+)\))?(?:/(\d+))?(?::(\d+))?")
 
 
 def windows(
@@ -127,5 +124,5 @@ def windows(
         case "meaning":
             return chain(facts, by_meaning(vectors), behind=behind, size=size)
         case "session":
-            return behind_turns(facts, sources, behind, _BEHIND if match[5] else 0)
+            return behind_turns(facts, sources, behind)
     raise ValueError(f"no layout is called {name!r}")

@@ -82,6 +82,7 @@ SERIES = {
         Arm("exact but first 1", per_case="exact:1-999", served_head=True),
         Arm("generic(0)"),
         Arm("first 1 alone", per_case="alone:1"),
+        Arm("first 1 alone", 2, per_case="alone:1"),
     ),
     "opening": (
         Arm(BASE),
@@ -114,7 +115,6 @@ SERIES = {
         Arm(BASE, grain="facts"),
         Arm(BASE, 2, grain="facts"),
         Arm("session(16)", grain="facts"),
-        Arm("session(8)+recent(8)", grain="facts"),
         Arm("recent(8)/20", grain="pairs"),
         Arm("recent(8)/20", 1, grain="pairs"),
         Arm("recent(4)/10", grain="fours"),

@@ -62,8 +62,21 @@ def test_a_served_list_is_encoded_behind_what_it_is_served_behind():
 def test_facts_of_a_session_are_encoded_behind_its_turns():
     first, second = ["a", "b", "c"], ["d"]
     sources = {fact: first if n < 30 else second for n, fact in enumerate(FACTS)}
-    windows = layouts.behind_turns(FACTS, sources, 2, 1)
+    windows = layouts.behind_turns(FACTS, sources, 2)
     assert windows == [
         Window(("b", "c"), tuple(range(30))),
-        Window(("d", FACTS[29]), tuple(range(30, 50))),
+        Window(("d",), tuple(range(30, 50))),
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["recent(8)/12", "generic(16)", "back", "stir:1", "shuffled:2", "meaning", "session(3)"]
+)
+def test_a_layout_by_name_encodes_every_fact_once(name: str):
+    sources = {fact: ["a", "b"] for fact in FACTS}
+    assert new(layouts.windows(name, FACTS, unit(50), sources)) == list(range(50))
+
+
+def test_a_layout_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="no layout is called 'nearest'"):
+        layouts.windows("nearest", FACTS, unit(50), {})
