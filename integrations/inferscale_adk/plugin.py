@@ -101,7 +101,7 @@ class InferScalePlugin(BasePlugin):
             return
         _tool_of.set(None)
         said, answer = turns_of(session.events).get(name, ([], None))
-        await self._writer(self._scope(session)).awrite(said, answer, thread_id=name)
+        await self._writer(self._scope(session)).awrite(said, answer, turn_id=name)
 
     def _scope(self, session: Any) -> dict[str, str]:
         return scope_of(session.app_name, session.user_id, across_apps=self._across_apps)

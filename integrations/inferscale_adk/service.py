@@ -75,7 +75,7 @@ class InferScaleMemoryService(BaseMemoryService):
             raise_write_errors=True,
         )
         for invocation_id, (said, answer) in turns_of(events).items():
-            await writer.awrite(said, answer, thread_id=invocation_id)
+            await writer.awrite(said, answer, turn_id=invocation_id)
 
     async def add_memory(
         self,

@@ -71,7 +71,7 @@ class InferScaleProvider(ContextProvider):
         """Remembers the run."""
         answer = context.response.text if context.response else None
         asked = _said(context.input_messages)
-        await self._writer(session).awrite(asked, answer, thread_id=session.session_id)
+        await self._writer(session).awrite(asked, answer)
 
     def _memory(self, session: AgentSession) -> dict[str, Any]:
         return memory_of(self._source, session.state if self._source is None else session)

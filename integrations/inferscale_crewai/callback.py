@@ -3,7 +3,6 @@
 Owns which part of a task is written.
 """
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,4 +45,4 @@ class RememberTask:
 
     def __call__(self, output: Any) -> None:
         """Called by CrewAI with the task's output."""
-        self._writer.write([output.description], output.raw, thread_id=uuid.uuid4().hex)
+        self._writer.write([output.description], output.raw)

@@ -78,9 +78,9 @@ class InferScaleCallback(CustomLogger):
         if turn := self._turn(kwargs, response_obj):
             writer, said, answer, call_id = turn
             if self._clients.awaiting is None:
-                writer.write(said, answer, thread_id=call_id)
+                writer.write(said, answer, turn_id=call_id)
             else:
-                asyncio.run(writer.awrite(said, answer, thread_id=call_id))
+                asyncio.run(writer.awrite(said, answer, turn_id=call_id))
 
     async def async_log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
@@ -89,9 +89,9 @@ class InferScaleCallback(CustomLogger):
         if turn := self._turn(kwargs, response_obj):
             writer, said, answer, call_id = turn
             try:
-                await writer.awrite(said, answer, thread_id=call_id)
+                await writer.awrite(said, answer, turn_id=call_id)
             except RuntimeError:  # the interpreter ends: LiteLLM calls back, but no thread starts
-                writer.write(said, answer, thread_id=call_id)
+                writer.write(said, answer, turn_id=call_id)
 
     def _is_sidecar(self, api_base: Any) -> bool:
         return api_base is not None and _root(api_base) == self._root

@@ -84,7 +84,7 @@ class InferScaleMemory(ChatMemory):
         answers = _texts(messages, MessageRole.ASSISTANT)
         if self._said and answers:
             said, self._said = self._said, []
-            await self._writer.awrite(said, answers[-1], thread_id=self.session_id)
+            await self._writer.awrite(said, answers[-1])
 
 
 def _texts(messages: Iterable[ChatMessage], role: MessageRole) -> list[str]:

@@ -76,7 +76,7 @@ class InferScaleMemory(AbstractCapability[Any]):
     ) -> AgentRunResult[Any]:
         """Remembers the run, whose result stays as it is."""
         answer = result.output if isinstance(result.output, str) else None
-        await self._writer(ctx).awrite([_text(ctx.prompt)], answer, thread_id=ctx.conversation_id)
+        await self._writer(ctx).awrite([_text(ctx.prompt)], answer, turn_id=ctx.run_id)
         return result
 
     def _memory(self, ctx: RunContext[Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a turn of a conversation leaves in memory: which scope, which messages, written once.
 
-Owns the write after a turn. Invariants: a retry of a turn adds nothing; an answered turn does not
-fail because it cannot be remembered, unless it is asked to.
+Owns the write after a turn. Invariants: a turn that is written again adds nothing; an answered turn
+does not fail because it cannot be remembered, unless it is asked to.
 """
 
 import hashlib
@@ -85,36 +85,37 @@ class TurnWriter:
         self._raise_write_errors = raise_write_errors
 
     def write(
-        self, asked: Sequence[str], answer: str | None = None, *, thread_id: str | None = None
+        self, asked: Sequence[str], answer: str | None = None, *, turn_id: str | None = None
     ) -> None:
         """Write one turn, blocking.
 
         Args:
             asked: what the user said in this turn.
             answer: the final answer.
-            thread_id: with it, the same words in another thread are another turn.
+            turn_id: names the turn, for good: writing it again adds nothing. None: nobody writes it
+                again (the client's own retries add nothing in any case).
 
         Raises:
             APIError: the sidecar refused, and `raise_write_errors` is set.
         """
-        if added := self._arguments(asked, answer, thread_id):
+        if added := self._arguments(asked, answer, turn_id):
             try:
                 self._clients.call("add", **added)
             except APIError as error:
                 self._on_error(error)
 
     async def awrite(
-        self, asked: Sequence[str], answer: str | None = None, *, thread_id: str | None = None
+        self, asked: Sequence[str], answer: str | None = None, *, turn_id: str | None = None
     ) -> None:
         """As `write`, awaiting."""
-        if added := self._arguments(asked, answer, thread_id):
+        if added := self._arguments(asked, answer, turn_id):
             try:
                 await self._clients.acall("add", **added)
             except APIError as error:
                 self._on_error(error)
 
     def _arguments(
-        self, asked: Sequence[str], answer: str | None, thread_id: str | None
+        self, asked: Sequence[str], answer: str | None, turn_id: str | None
     ) -> dict[str, Any] | None:
         texts = [text for text in asked if text.strip()] if self._remember != "nothing" else []
         if not texts:
@@ -122,14 +123,12 @@ class TurnWriter:
         said: list[Said] = [{"role": "user", "content": text} for text in texts]
         if self._remember == "turn" and answer and answer.strip():
             said.append({"role": "assistant", "content": answer})
-        named = json.dumps([self._scope, thread_id, self._metadata, said], default=str)
-        digest = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
-        return {
-            "messages": said,
-            "metadata": self._metadata,
-            "idempotency_key": f"turn-{digest}",
-            **self._scope,
-        }
+        added = {"messages": said, "metadata": self._metadata, **self._scope}
+        if turn_id is not None:
+            named = json.dumps([self._scope, turn_id, self._metadata, said], default=str)
+            digest = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+            added["idempotency_key"] = f"turn-{digest}"
+        return added
 
     def _on_error(self, error: APIError) -> None:
         if self._raise_write_errors:

@@ -5,7 +5,6 @@ reaches the agent's messages, state or session; the agent's model is never chang
 """
 
 import copy
-import uuid
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -110,4 +109,4 @@ class InferScalePlugin(Plugin):
         said = self._said.pop(event.agent, [])
         if event.result is not None and self._writer is not None:
             answer = text_of(event.result.message)
-            await self._writer.awrite(said, answer, thread_id=uuid.uuid4().hex)
+            await self._writer.awrite(said, answer)

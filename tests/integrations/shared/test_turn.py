@@ -31,12 +31,12 @@ async def test_what_is_kept(clients, memory, user, remember, kept) -> None:
 
 async def test_a_retry_adds_nothing(clients, memory, user) -> None:
     writer = TurnWriter(clients, {"user_id": user}, metadata={"from": "a test"})
-    writer.write(["I keep bees"], thread_id="one")
+    writer.write(["I keep bees"], turn_id="one")
     memory.delete_all(user_id=user)
-    writer.write(["I keep bees"], thread_id="one")
-    await writer.awrite(["I keep bees"], thread_id="one")
+    writer.write(["I keep bees"], turn_id="one")
+    await writer.awrite(["I keep bees"], turn_id="one")
     assert texts(memory, user) == []
-    writer.write(["I keep bees"], thread_id="two")
+    writer.write(["I keep bees"], turn_id="two")
     assert texts(memory, user) == ["I keep bees"]
 
 
@@ -48,6 +48,14 @@ def test_a_turn_that_cannot_be_written_fails_only_if_asked_to(sidecar, user, cap
         assert "answered, but not remembered" in caplog.text
         with pytest.raises(APIError):
             TurnWriter(clients, {"user_id": user}, raise_write_errors=True).write(["I keep bees"])
+
+
+def test_the_same_words_said_again_later_are_a_turn_of_their_own(clients, memory, user) -> None:
+    writer = TurnWriter(clients, {"user_id": user})
+    writer.write(["I keep bees"])
+    memory.delete_all(user_id=user)
+    writer.write(["I keep bees"])
+    assert texts(memory, user) == ["I keep bees"]
 
 
 @pytest.mark.parametrize("memory", [{}, {"handle": "mh_1"}, {"user_id": None}, {"user_id": 3}])
