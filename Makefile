@@ -73,7 +73,7 @@ format: setup ## rewrite files to the project's format
 test: check ## check, then every test (ARGS='-m "not engine"' for the quick ones)
 ifeq ($(ARGS),)
 # Two at a time, and then one: an engine computes on every core, and its threads wait for each other.
-	@$(PYTEST) -m "not engine" --numprocesses 2 --dist loadfile
+	@$(PYTEST) -m "not engine" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	@$(PYTEST) -m engine
 else
 	@$(PYTEST) $(ARGS)
