@@ -26,6 +26,8 @@ WANTS_CPU_TORCH := $(if $(findstring cuda,$(EXTRAS)),,yes)
 # vLLM and transformers must never look for a network that is not needed.
 OFFLINE := HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
 
+PYTEST = $(OFFLINE) $(BIN)/python -m pytest -q --hypothesis-profile=ci
+
 .PHONY: help setup demo test test-integrations test-models check format bench clean
 
 help: ## list the commands
@@ -70,9 +72,11 @@ format: setup ## rewrite files to the project's format
 
 test: check ## check, then every test (ARGS='-m "not engine"' for the quick ones)
 ifeq ($(ARGS),)
-	@$(OFFLINE) tests/run_all.sh $(BIN)/python
+# Two at a time, and then one: an engine computes on every core, and its threads wait for each other.
+	@$(PYTEST) -m "not engine" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m engine
 else
-	@$(OFFLINE) $(BIN)/python -m pytest -q --hypothesis-profile=ci $(ARGS)
+	@$(PYTEST) $(ARGS)
 endif
 
 # The demo model writes valid calls of tools only if vLLM holds it to the tools' schemas.
