@@ -36,6 +36,10 @@ TOP = 5
 TOLERANCE = {"int8": 0.25, "k8v4": 1.0}
 """Nats that a compressed item may move a log-probability, beyond the backend's own spread. An item
 in the model's own dtype may move none. int8 moves those of made-up tokens by up to 0.16."""
+ATTEMPTS = 5
+"""A defect shows each time. Requests beside the test's own (an engine that comes back has users and
+builds waiting) round its logits differently by up to 0.25 nat, and show now and then.
+"""
 _LINE = "Shelf {n} of the library holds {books} books and {letters} letters.\n"
 _CHAT = (
     {"role": "system", "content": "Answer briefly.\n\n- one\n- two\n(end)"},
@@ -66,7 +70,7 @@ class SelfTestResult:
 
 
 async def self_test(engine: Engine, tokenizer: ChatTokenizer) -> SelfTestResult:
-    """Runs the test once; switches injection off if it fails.
+    """Runs the test; switches injection off if every attempt of it fails.
 
     Raises:
         EngineUnavailable: the engine went away meanwhile.
@@ -100,7 +104,11 @@ async def _run(
     lines = (_LINE.format(n=n, books=37 * n % 101, letters=53 * n % 89) for n in range(size // 4))
     text = tokenizer.encode("".join(lines)).ids  # nowhere the same: an item is found only once
     prompt = (*tokenizer.leading_ids(), *text)[: size + TAIL_TOKENS]
-    return await _Experiment(engine, prompt, size, tolerance).run()
+    for _ in range(ATTEMPTS):
+        result = await _Experiment(engine, prompt, size, tolerance).run()
+        if result.passed:
+            break
+    return result
 
 
 async def rendering_differs(engine: Engine, tokenizer: ChatTokenizer) -> str | None:

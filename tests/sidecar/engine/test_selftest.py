@@ -6,7 +6,12 @@ import pytest
 from tests.sidecar.engine.demo import demo_tokenizer
 from tests.sidecar.engine.fake_engine import FakeEngine
 
-from inferscale_sidecar.engine.selftest import difference, rendering_differs, self_test
+from inferscale_sidecar.engine.selftest import (
+    ATTEMPTS,
+    difference,
+    rendering_differs,
+    self_test,
+)
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 
 TOKENS = 8
@@ -63,6 +68,19 @@ async def test_other_logits_switch_injection_off_and_say_by_how_much():
     result = await run(engine)
     assert result.passed is False and "0.299" in result.detail
     assert not engine.enabled
+
+
+async def test_requests_beside_it_may_spoil_some_attempts_but_not_the_verdict():
+    class Busy(LogitsEngine):
+        def _answer(self, path, ids, report):
+            if len(self.builds) == ATTEMPTS:
+                self._offsets = {}
+            return super()._answer(path, ids, report)
+
+    engine = Busy(injected=0.2)
+    result = await run(engine)
+    assert result.passed is True and engine.enabled and not engine.bank
+    assert len(engine.builds) == ATTEMPTS
 
 
 async def test_an_item_that_is_not_injected_fails_with_the_reason():
