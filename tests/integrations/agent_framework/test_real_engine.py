@@ -16,7 +16,6 @@ from inferscale_agent_framework import InferScaleChatClient, InferScaleProvider
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-ASKED = "What is my cat called?"
 OPTIONS: dict[str, Any] = {"temperature": 0, "max_tokens": 24}
 
 
@@ -39,19 +38,10 @@ async def answered(url: str, provider: InferScaleProvider, mode: str, text: str)
 
 @pytest.mark.parametrize("mode", ["run", "stream"])
 async def test_the_second_turn_is_answered_from_injected_memory(
-    real: Any, real_memory: Memory, facts: list[str], user: str, mode: str
+    real: Any, two_turns: Any, mode: str
 ) -> None:
-    real_memory.add([{"role": "user", "content": fact} for fact in facts], user_id=user)
-    mine = InferScaleProvider({"user_id": user}, client=real_memory)
-    others = InferScaleProvider({"user_id": f"{user}-other"}, client=real_memory)
-    await answered(real.url, mine, mode, "My cat is called Biscuit")
-    real_memory.wait_until_ready(180, builds=True)
-    stranger, _ = await answered(real.url, others, mode, ASKED)
-    answer, report_id = await answered(real.url, mine, mode, ASKED)
-    assert "Biscuit" in answer
-    assert "Biscuit" not in stranger
-    report = real_memory.report(report_id)
-    assert report.items == len(facts) + 1
-    assert report.mode == "injected", report
-    assert report.tokens is not None
-    assert report.tokens.injected > report.tokens.prefilled
+    async def answer(memory: Memory, text: str, user: str) -> tuple[str, str]:
+        provider = InferScaleProvider({"user_id": user}, client=memory)
+        return await answered(real.url, provider, mode, text)
+
+    await two_turns(answer)

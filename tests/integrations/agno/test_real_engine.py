@@ -14,8 +14,6 @@ from inferscale_agno import InferScaleModel
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-ASKED = "What is my cat called?"
-
 
 async def answered(url: str, memory: Memory, user: str, mode: str, text: str) -> tuple[str, str]:
     """The answer to one turn, called in one of four modes, and the id of its report."""
@@ -56,17 +54,9 @@ async def _said(agent: Agent, user: str, mode: str, text: str) -> str:
 
 @pytest.mark.parametrize("mode", ["run", "arun", "stream", "astream"])
 async def test_the_second_turn_is_answered_from_injected_memory(
-    real: Any, real_memory: Memory, facts: list[str], user: str, mode: str
+    real: Any, two_turns: Any, mode: str
 ) -> None:
-    real_memory.add([{"role": "user", "content": fact} for fact in facts], user_id=user)
-    await answered(real.url, real_memory, user, mode, "My cat is called Biscuit")
-    real_memory.wait_until_ready(180, builds=True)
-    stranger, _ = await answered(real.url, real_memory, f"{user}-other", mode, ASKED)
-    answer, report_id = await answered(real.url, real_memory, user, mode, ASKED)
-    assert "Biscuit" in answer
-    assert "Biscuit" not in stranger
-    report = real_memory.report(report_id)
-    assert report.items == len(facts) + 1
-    assert report.mode == "injected", report
-    assert report.tokens is not None
-    assert report.tokens.injected > report.tokens.prefilled
+    async def answer(memory: Memory, text: str, user: str) -> tuple[str, str]:
+        return await answered(real.url, memory, user, mode, text)
+
+    await two_turns(answer)

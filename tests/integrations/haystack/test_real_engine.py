@@ -14,8 +14,6 @@ from inferscale_haystack import InferScaleChatGenerator
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-ASKED = "What is my cat called?"
-
 
 async def answered(url: str, user: str, mode: str, text: str) -> tuple[str, str]:
     """The answer to one turn of an agent, called in one of four modes, and its report's id."""
@@ -51,17 +49,9 @@ async def answered(url: str, user: str, mode: str, text: str) -> tuple[str, str]
 
 @pytest.mark.parametrize("mode", ["run", "run_async", "stream", "stream_async"])
 async def test_the_second_turn_is_answered_from_injected_memory(
-    real: Any, real_memory: Memory, facts: list[str], user: str, mode: str
+    real: Any, two_turns: Any, mode: str
 ) -> None:
-    real_memory.add([{"role": "user", "content": fact} for fact in facts], user_id=user)
-    await answered(real.url, user, mode, "My cat is called Biscuit")
-    real_memory.wait_until_ready(180, builds=True)
-    stranger, _ = await answered(real.url, f"{user}-other", mode, ASKED)
-    answer, report_id = await answered(real.url, user, mode, ASKED)
-    assert "Biscuit" in answer
-    assert "Biscuit" not in stranger
-    report = real_memory.report(report_id)
-    assert report.items == len(facts) + 1
-    assert report.mode == "injected", report
-    assert report.tokens is not None
-    assert report.tokens.injected > report.tokens.prefilled
+    async def answer(memory: Memory, text: str, user: str) -> tuple[str, str]:
+        return await answered(real.url, user, mode, text)
+
+    await two_turns(answer)

@@ -16,8 +16,6 @@ from inferscale_llama_index import InferScaleLLM, InferScaleMemory
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-ASKED = "What is my cat called?"
-
 
 @pytest.fixture
 def ids() -> list[str]:
@@ -58,17 +56,10 @@ async def answered(llm: InferScaleLLM, client: Memory, user: str, mode: str, tex
 
 @pytest.mark.parametrize("mode", ["agent", "agent streaming", "chat", "stream_chat"])
 async def test_the_second_turn_is_answered_from_injected_memory(
-    real_memory: Memory, llm: Any, ids: list[str], facts: list[str], user: str, mode: str
+    llm: Any, ids: list[str], two_turns: Any, mode: str
 ) -> None:
-    real_memory.add([{"role": "user", "content": fact} for fact in facts], user_id=user)
-    await answered(llm, real_memory, user, mode, "My cat is called Biscuit")
-    real_memory.wait_until_ready(180, builds=True)
-    stranger = await answered(llm, real_memory, f"{user}-other", mode, ASKED)
-    answer = await answered(llm, real_memory, user, mode, ASKED)
-    assert "Biscuit" in answer
-    assert "Biscuit" not in stranger
-    report = real_memory.report(ids[-1])
-    assert report.items == len(facts) + 1
-    assert report.mode == "injected", report
-    assert report.tokens is not None
-    assert report.tokens.injected > report.tokens.prefilled
+    async def answer(memory: Memory, text: str, user: str) -> tuple[str, str]:
+        said = await answered(llm, memory, user, mode, text)
+        return said, ids[-1]
+
+    await two_turns(answer)
