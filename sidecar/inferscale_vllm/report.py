@@ -25,6 +25,10 @@ class Reporter:
         self._declined[reason] += 1
         self._state.note("counters", self._counters())
 
+    def stepped(self, num_requests: int) -> None:
+        """A step computes so many requests."""
+        self._totals["crowded_steps"] += num_requests > 1
+
     def corrupt(self) -> None:
         """An item failed its checksum."""
         self._totals["corrupt_items"] += 1
@@ -70,6 +74,7 @@ class Reporter:
             native=plan.native,
             prefilled=plan.num_prompt_tokens - plan.injected - plan.native,
             reason=plan.reason,
+            crowded_steps=self._totals["crowded_steps"],
         )
 
     def _counters(self) -> dict[str, Any]:

@@ -159,6 +159,7 @@ class Scheduler:
         """This step's work for the workers. Never raises: its loads are promises."""
         metadata, self._pending = self._pending, StepMetadata()
         self._budget.renew()
+        self._reporter.stepped(len(scheduler_output.num_scheduled_tokens))
         self._record_uses()
         self._add_copies(metadata)
         metadata.num_tokens = sum(scheduler_output.num_scheduled_tokens.values())

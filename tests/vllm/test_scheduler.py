@@ -108,6 +108,23 @@ def step(scheduler: Scheduler, tokens: int, resolve: Callable[[str], Any] | None
     return scheduler.step(output)
 
 
+def test_reports_count_steps_that_computed_more_than_one_request(scheduler: Scheduler) -> None:
+    def crowded() -> int:
+        asked = inject()
+        scheduler.arrive(asked)
+        return (scheduler.finish(asked) or {})["inferscale"]["crowded_steps"]
+
+    step(scheduler, 5)
+    assert crowded() == 0
+    several = SimpleNamespace(
+        num_scheduled_tokens={"a": 1, "b": 3}, kv_connector_block_state=SimpleNamespace()
+    )
+    scheduler.step(several)
+    assert crowded() == 1
+    step(scheduler, 5)
+    assert crowded() == 1
+
+
 def test_what_costs_more_than_prefilling_is_left_as_text(
     scheduler: Scheduler, state: EngineState
 ) -> None:

@@ -152,3 +152,6 @@ class EngineReport:
     max_error: float | None = None
     """Self-test only: largest absolute difference that the connector measured."""
     pending: tuple[str, ...] = ()
+    crowded_steps: int = 0
+    """Of the engine until now: steps that computed more than one request. If two reports say the
+    same, nothing stood in a batch with what ran between them."""

@@ -5,12 +5,13 @@ that requests, signatures, the bank and the scheduler together give the right lo
 leaves nothing behind, and if it fails, injection is off and the service goes on.
 """
 
+import asyncio
 import logging
 import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inferscale.protocol.engine import (
@@ -22,6 +23,7 @@ from inferscale.protocol.engine import (
     item_key,
 )
 from inferscale_sidecar.engine.base import Engine
+from inferscale_sidecar.engine.logprobs import Logprobs, difference
 from inferscale_sidecar.engine.settle import settled
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 from inferscale_sidecar.errors import EngineUnavailable, SidecarError
@@ -36,18 +38,16 @@ TOP = 5
 TOLERANCE = {"int8": 0.25, "k8v4": 1.0}
 """Nats that a compressed item may move a log-probability, beyond the backend's own spread. An item
 in the model's own dtype may move none. int8 moves those of made-up tokens by up to 0.16."""
-ATTEMPTS = 5
-"""A defect shows each time. Requests beside the test's own (an engine that comes back has users and
-builds waiting) round its logits differently by up to 0.25 nat, and show now and then.
-"""
+ATTEMPTS = 6
+"""Requests in a batch with the test's own (an engine that comes back has users waiting) round its
+logits differently, by up to 0.25 nat on CPU: an attempt that fails in company tells nothing."""
+ALONE = 2
+"""Attempts that must fail alone: a defect shows each time."""
 _LINE = "Shelf {n} of the library holds {books} books and {letters} letters.\n"
 _CHAT = (
     {"role": "system", "content": "Answer briefly.\n\n- one\n- two\n(end)"},
     {"role": "user", "content": "Grüße, 世界! What is  on the list?"},
 )
-
-Logprobs = list[dict[str, float]]
-"""Top log-probabilities by token, one entry per generated token."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,12 @@ class SelfTestResult:
     """The verdict.
 
     Attributes:
-        passed: None if nothing could be tested (injection is off already).
+        passed: None without a verdict: injection is off already, or the engine is busy.
         detail: one sentence for people.
         error: largest difference of log-probabilities, injected against native prefix hit.
         spread: the same, cold run against native prefix hit: what this backend itself shows.
         seconds: how long it took.
+        is_busy: batches of the test held other requests as well, so it is to be repeated.
     """
 
     passed: bool | None
@@ -67,10 +68,18 @@ class SelfTestResult:
     error: float = math.nan
     spread: float = math.nan
     seconds: float = 0.0
+    is_busy: bool = False
 
 
-async def self_test(engine: Engine, tokenizer: ChatTokenizer) -> SelfTestResult:
-    """Runs the test; switches injection off if every attempt of it fails.
+async def self_test(
+    engine: Engine, tokenizer: ChatTokenizer, *, pause_s: float = 1.0
+) -> SelfTestResult:
+    """Runs the test; switches injection off if it fails, and leaves it on without a verdict.
+
+    Args:
+        engine: what is tested.
+        tokenizer: the sidecar's copy of its tokenizer.
+        pause_s: behind an attempt that other requests spoiled; doubled each time.
 
     Raises:
         EngineUnavailable: the engine went away meanwhile.
@@ -83,7 +92,8 @@ async def self_test(engine: Engine, tokenizer: ChatTokenizer) -> SelfTestResult:
     try:
         stored = (status.get("storage") or {}).get("format", "plain")
         tolerance = TOLERANCE.get(stored, 0.0)
-        result = await _run(engine, tokenizer, int(status["block_size"]), tolerance)
+        block_size = int(status["block_size"])
+        result = await _run(engine, tokenizer, block_size, tolerance, pause_s)
     except EngineUnavailable:
         raise
     except SidecarError as error:
@@ -91,12 +101,15 @@ async def self_test(engine: Engine, tokenizer: ChatTokenizer) -> SelfTestResult:
     if result.passed is False:
         log.error("self-test failed, injection is switched off: %s", result.detail)
         await engine.set_injection(False, f"self-test: {result.detail}")
-    seconds = time.perf_counter() - started
-    return SelfTestResult(result.passed, result.detail, result.error, result.spread, seconds)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 async def _run(
-    engine: Engine, tokenizer: ChatTokenizer, block_size: int, tolerance: float
+    engine: Engine,
+    tokenizer: ChatTokenizer,
+    block_size: int,
+    tolerance: float,
+    pause_s: float,
 ) -> SelfTestResult:
     if problem := await rendering_differs(engine, tokenizer):
         return SelfTestResult(False, problem)
@@ -104,11 +117,15 @@ async def _run(
     lines = (_LINE.format(n=n, books=37 * n % 101, letters=53 * n % 89) for n in range(size // 4))
     text = tokenizer.encode("".join(lines)).ids  # nowhere the same: an item is found only once
     prompt = (*tokenizer.leading_ids(), *text)[: size + TAIL_TOKENS]
-    for _ in range(ATTEMPTS):
+    failed_alone = 0
+    for attempt in range(ATTEMPTS):
         result = await _Experiment(engine, prompt, size, tolerance).run()
-        if result.passed:
-            break
-    return result
+        failed_alone += not result.is_busy
+        if result.passed or failed_alone == ALONE:
+            return result
+        await asyncio.sleep(pause_s * 2**attempt if result.is_busy else 0)
+    log.warning("self-test: the engine is too busy for a verdict; it is to be repeated")
+    return replace(result, passed=None, detail=f"the engine is busy, {result.detail}", is_busy=True)
 
 
 async def rendering_differs(engine: Engine, tokenizer: ChatTokenizer) -> str | None:
@@ -137,6 +154,7 @@ class _Experiment:
         context, item = self._prompt[: self._start], self._prompt[self._start : boundary]
         self._key = item_key(secrets.token_bytes(32), engine.model, "self-test", context, item)
         self._stored = [self._key]
+        self._crowded_steps = 0
 
     async def run(self) -> SelfTestResult:
         salt = secrets.token_hex(16)
@@ -155,11 +173,13 @@ class _Experiment:
         if report is None or report.injected < ITEM_TOKENS:
             reason = report.reason if report else "the engine has no report"
             return SelfTestResult(False, f"the item was not injected ({reason})")
+        is_busy = report.crowded_steps > self._crowded_steps
         error, spread = difference(injected, native), difference(cold, native)
         figures = (
             f"logits differ by {error:.3g} from a native prefix hit, cold runs by {spread:.3g}"
         )
-        return SelfTestResult(error <= spread + self._tolerance, figures, error, spread)
+        is_close = error <= spread + self._tolerance
+        return SelfTestResult(is_close, figures, error, spread, is_busy=is_busy)
 
     async def _build(self) -> None:
         request_id = f"selftest_{secrets.token_hex(12)}"
@@ -174,7 +194,8 @@ class _Experiment:
             ),
             max_tokens=1,
         )
-        ours = (answer.get("kv_transfer_params") or {}).get(PARAMS_FIELD) or {}
+        ours = _ours(answer)
+        self._crowded_steps = ours.get("crowded_steps", 0)
         stored = await settled(self._engine, ours.get("stored", ()), ours.get("pending", ()))
         self._stored = sorted({self._key, *stored})
 
@@ -191,7 +212,9 @@ class _Experiment:
         )
         answer = await self._complete(salt, params if inject else None, max_tokens=GREEDY_TOKENS)
         top = answer["choices"][0]["logprobs"]["top_logprobs"]
-        return top, await self._engine.report(request_id) if inject else None
+        if not inject or (report := await self._engine.report(request_id)) is None:
+            return top, None
+        return top, replace(report, crowded_steps=_ours(answer).get("crowded_steps", 0))
 
     async def _complete(
         self, salt: str, params: Mapping[str, Any] | None, *, max_tokens: int
@@ -211,27 +234,6 @@ class _Experiment:
         return await self._engine.complete(body)
 
 
-def difference(left: Logprobs, right: Logprobs) -> float:
-    """Largest difference of log-probabilities of two runs, up to the first different choice.
-
-    Behind that they no longer answer the same question. A token that only one run lists counts with
-    how far it is above what the other would have listed.
-    """
-    worst = 0.0
-    for mine, theirs in zip(left, right, strict=True):
-        worst = max(worst, _gap(mine, theirs), _gap(theirs, mine))
-        if _chosen(mine) != _chosen(theirs):
-            break
-    return worst
-
-
-def _gap(mine: dict[str, float], theirs: dict[str, float]) -> float:
-    floor = min(theirs.values())
-    return max(
-        abs(p - theirs[token]) if token in theirs else max(0.0, p - floor)
-        for token, p in mine.items()
-    )
-
-
-def _chosen(top: dict[str, float]) -> str:
-    return max(top, key=top.__getitem__)
+def _ours(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the connector said when the request had ended."""
+    return (answer.get("kv_transfer_params") or {}).get(PARAMS_FIELD) or {}

@@ -3,6 +3,7 @@
 Owns the self-test's verdict and the readiness that `/ready` shows. Does not own the engine's life.
 """
 
+import asyncio
 import logging
 from contextlib import suppress
 
@@ -24,12 +25,23 @@ class EngineWatch:
         host: the engine.
         builder: None if nothing is to be injected.
         metrics: gets the engine's gauges.
+        retest_s: until a self-test without a verdict, for want of a quiet engine, is repeated.
+        pause_s: between the attempts of one.
     """
 
-    def __init__(self, host: EngineHost, builder: Builder | None, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        host: EngineHost,
+        builder: Builder | None,
+        metrics: Metrics,
+        *,
+        retest_s: float = 300.0,
+        pause_s: float = 1.0,
+    ) -> None:
         self._host = host
         self._builder = builder
         self._metrics = metrics
+        self._retest_s, self._pause_s = retest_s, pause_s
         self._verdict: SelfTestResult | None = None
         self._off_reason = ""
         metrics.engine_up.set_function(
@@ -41,7 +53,10 @@ class EngineWatch:
         """From a running engine through all its restarts, until cancelled or it is given up."""
         board = self._host.board
         while True:
-            await board.wait_for("restarting", "starting", "failed", "stopped")
+            is_undecided = self._verdict is not None and self._verdict.is_busy
+            changed = board.wait_for("restarting", "starting", "failed", "stopped")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed, self._retest_s if is_undecided else None)
             if (await board.wait_for("ready", "failed", "stopped")).state != "ready":
                 return
             try:
@@ -56,11 +71,14 @@ class EngineWatch:
             self._verdict = SelfTestResult(None, "not run: injection is off")
             await self._switch_off("no memory can be built for this model or by these settings")
         else:
-            self._verdict = await self_test(engine, builder.tokenizer)
-            if self._verdict.passed:
-                await builder.gate.apply()
-            builder.queue.reconnected()
-            builder.queue.start()
+            await builder.queue.stop()  # nothing of ours in a batch with the test
+            try:
+                self._verdict = await self_test(engine, builder.tokenizer, pause_s=self._pause_s)
+                if self._verdict.passed:
+                    await builder.gate.apply()
+            finally:
+                builder.queue.reconnected()
+                builder.queue.start()
         injection = (await engine.status())["injection"]
         self._off_reason = str(injection["reason"] or "") if not injection["enabled"] else ""
         self._metrics.serve_model(engine.model)
@@ -89,6 +107,7 @@ class EngineWatch:
         parts = {"injection": "on" if client.can_inject else _line("off", self._off_reason)}
         if verdict is not None:
             name = {True: "passed", False: "failed", None: "not run"}[verdict.passed]
+            name = "no verdict yet" if verdict.is_busy else name
             parts["self_test"] = _line(name, verdict.detail)
         if self._builder is not None:
             progress = self._builder.queue.progress

@@ -6,9 +6,10 @@ import pytest
 from tests.sidecar.engine.demo import demo_tokenizer
 from tests.sidecar.engine.fake_engine import FakeEngine
 
+from inferscale_sidecar.engine.logprobs import difference
 from inferscale_sidecar.engine.selftest import (
+    ALONE,
     ATTEMPTS,
-    difference,
     rendering_differs,
     self_test,
 )
@@ -36,9 +37,27 @@ class LogitsEngine(FakeEngine):
         return answer
 
 
+class BusyEngine(LogitsEngine):
+    """Others' requests stand in the batches of the first attempts, and make all logits differ."""
+
+    def __init__(self, attempts: int, **offsets: float) -> None:
+        super().__init__(injected=0.2)
+        self._busy_attempts, self._alone = attempts, offsets
+        self._crowded_steps = 0
+
+    def _answer(self, path: str, ids: list[int], report: dict[str, Any] | None) -> dict[str, Any]:
+        if len(self.builds) <= self._busy_attempts:
+            self._crowded_steps += 1
+        else:
+            self._offsets = self._alone
+        if report:
+            report = {**report, "crowded_steps": self._crowded_steps}
+        return super()._answer(path, ids, report)
+
+
 async def run(engine: FakeEngine, tokenizer: ChatTokenizer | None = None):
     async with engine.client() as client:
-        return await self_test(client, tokenizer or demo_tokenizer())
+        return await self_test(client, tokenizer or demo_tokenizer(), pause_s=0)
 
 
 async def test_equal_logits_pass_and_leave_nothing_in_the_bank():
@@ -71,16 +90,24 @@ async def test_other_logits_switch_injection_off_and_say_by_how_much():
 
 
 async def test_requests_beside_it_may_spoil_some_attempts_but_not_the_verdict():
-    class Busy(LogitsEngine):
-        def _answer(self, path, ids, report):
-            if len(self.builds) == ATTEMPTS:
-                self._offsets = {}
-            return super()._answer(path, ids, report)
-
-    engine = Busy(injected=0.2)
+    engine = BusyEngine(ATTEMPTS - 1)
     result = await run(engine)
     assert result.passed is True and engine.enabled and not engine.bank
     assert len(engine.builds) == ATTEMPTS
+
+
+async def test_an_engine_that_is_always_busy_gets_no_verdict_and_keeps_injecting():
+    engine = BusyEngine(ATTEMPTS)
+    result = await run(engine)
+    assert (result.passed, result.is_busy) == (None, True) and "busy" in result.detail
+    assert engine.enabled and not engine.bank
+
+
+async def test_a_defect_shows_as_soon_as_the_engine_is_quiet():
+    engine = BusyEngine(2, injected=0.3)
+    result = await run(engine)
+    assert (result.passed, result.is_busy) == (False, False) and not engine.enabled
+    assert len(engine.builds) == 2 + ALONE
 
 
 async def test_an_item_that_is_not_injected_fails_with_the_reason():
