@@ -81,9 +81,12 @@ class SqlBlocks:
         if label is not None:
             here &= block_scopes.c.label == label
         its = select(block_scopes.c.block_id).where(here)
-        async with self._db.read() as conn:
+
+        async def work(conn: AsyncConnection) -> list[Block]:
             rows = await block_rows.read_blocks(conn, blocks.c.id.in_(its))
             return block_rows.in_order(await block_rows.to_blocks(conn, rows), scope)
+
+        return await self._db.run_read(work)
 
     async def edit_block(
         self, tenant_id: str, block_id: str, edit: Callable[[Block], Block]

@@ -2,12 +2,14 @@
 
 Invariant: a writing transaction is committed as a whole at its end, or undone. On SQLite one
 process has one writer at a time. On PostgreSQL writers leave half of the connections to readers,
-and whoever needs to be alone with a tenant locks its row.
+and whoever needs to be alone with a tenant locks its row. What a request waits for is written as a
+function for `run_read` or `run_write`, which spare it SQLite's changes of threads.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
@@ -17,6 +19,11 @@ from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import postgres, sqlite
 from inferscale_sidecar.store.address import POSTGRES, parse_address, shown
 from inferscale_sidecar.store.failures import translated
+from inferscale_sidecar.store.sqlite_thread import run_in_thread
+
+T = TypeVar("T")
+Work = Callable[[AsyncConnection], Coroutine[Any, Any, T]]
+"""What one transaction does. It awaits nothing but its connection."""
 
 DEFAULT_POOL_SIZE = 16
 DEFAULT_STATEMENT_TIMEOUT_S = 30.0
@@ -74,21 +81,30 @@ class Database:
             is_truth: False for what can be made again. It survives the end of the process as
                 everything does, but is not forced to disk, so no reader waits for a disk.
         """
-        options = {
-            sqlite.WRITE_OPTION: "FULL" if is_truth else "NORMAL",
-            postgres.UNSYNCED_OPTION: not is_truth,
-        }
         with translated():
             async with self._writers, self.engine.connect() as conn:
-                conn = await conn.execution_options(**options)
-                transaction = await conn.begin()
-                try:
+                conn = await conn.execution_options(**_writing(is_truth))
+                async with _committed(conn):
                     yield conn
-                except BaseException:
-                    await transaction.rollback()
-                    raise
-                with translated(committing=True):
-                    await transaction.commit()
+
+    async def run_read(self, work: Work[T]) -> T:
+        """`work` in a `read()`, without coming back to the event loop in between if on SQLite."""
+        if self.is_postgres:
+            async with self.read() as conn:
+                return await work(conn)
+        with translated():
+            async with self.engine.connect() as conn:
+                return await run_in_thread(conn, _begun(conn, work))
+
+    async def run_write(self, work: Work[T], *, is_truth: bool = True) -> T:
+        """`work` in a `write()`, without coming back to the event loop in between if on SQLite."""
+        if self.is_postgres:
+            async with self.write(is_truth=is_truth) as conn:
+                return await work(conn)
+        with translated():
+            async with self._writers, self.engine.connect() as conn:
+                conn = await conn.execution_options(**_writing(is_truth))
+                return await run_in_thread(conn, _begun(conn, work))
 
     async def check(self) -> None:
         """Fail early, with the cause, if the database cannot be opened or used.
@@ -118,3 +134,28 @@ class Database:
     async def close(self) -> None:
         """Give all connections back. The object is of no use afterwards."""
         await self.engine.dispose()
+
+
+def _writing(is_truth: bool) -> dict[str, Any]:
+    """Execution options of a connection that is to write."""
+    return {
+        sqlite.WRITE_OPTION: "FULL" if is_truth else "NORMAL",
+        postgres.UNSYNCED_OPTION: not is_truth,
+    }
+
+
+@asynccontextmanager
+async def _committed(conn: AsyncConnection) -> AsyncIterator[None]:
+    transaction = await conn.begin()
+    try:
+        yield
+    except BaseException:
+        await transaction.rollback()
+        raise
+    with translated(committing=True):
+        await transaction.commit()
+
+
+async def _begun(conn: AsyncConnection, work: Work[T]) -> T:
+    async with _committed(conn):
+        return await work(conn)

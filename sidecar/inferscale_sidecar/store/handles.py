@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, Select, delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Composition, CompositionItem, Moment, PinnedBlock, Scope
 from inferscale_sidecar.store.block_rows import shown_in
@@ -56,7 +57,8 @@ class SqlHandles:
             }
             for position, block in enumerate(composition.blocks)
         ]
-        async with self._db.write(is_truth=False) as conn:
+
+        async def work(conn: AsyncConnection) -> None:
             # Those that another process sweeps at this moment are left to it.
             expired = select(handles.c.id).where(handles.c.expires_at <= self._clock())
             its = handles.c.id.in_(expired.with_for_update(skip_locked=True))
@@ -66,9 +68,12 @@ class SqlHandles:
                 if rows:
                     await conn.execute(insert(table), rows)
 
+        await self._db.run_write(work, is_truth=False)
+
     async def get_handle(self, tenant_id: str, handle_id: str) -> Composition | None:
         now = self._clock()
-        async with self._db.read() as conn:
+
+        async def work(conn: AsyncConnection) -> Composition | None:
             found = await conn.execute(
                 select(handles).where(
                     handles.c.id == handle_id,
@@ -85,8 +90,10 @@ class SqlHandles:
             )
             scope = Scope(row.user_id, row.agent_id, row.run_id)
             pinned = tuple([PinnedBlock(*each) for each in await conn.execute(_pinned(row, scope))])
-        ends = (row.created_at, row.expires_at)
-        return Composition(row.id, row.tenant_id, scope, items, *ends, pinned, row.as_of)
+            ends = (row.created_at, row.expires_at)
+            return Composition(row.id, row.tenant_id, scope, items, *ends, pinned, row.as_of)
+
+        return await self._db.run_read(work)
 
     async def count_handles(self, now: datetime) -> int:
         query = select(func.count()).select_from(handles).where(handles.c.expires_at > now)

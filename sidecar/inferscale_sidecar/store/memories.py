@@ -57,7 +57,8 @@ class SqlMemories:
         fingerprint: str | None = None,
     ) -> list[Added]:
         now = self._clock()
-        async with self._db.write() as conn:
+
+        async def work(conn: AsyncConnection) -> list[Added]:
             seq = await next_seq(conn, tenant_id)
             if idempotency:
                 earlier = await find_results(conn, tenant_id, idempotency, fingerprint, now=now)
@@ -79,14 +80,17 @@ class SqlMemories:
             results = memory_rows.results_of(digests, known, rows)
             if idempotency:
                 await keep_results(conn, tenant_id, idempotency, results, now)
-        return results
+            return results
+
+        return await self._db.run_write(work)
 
     async def replay(
         self, tenant_id: str, idempotency: IdempotencyKey, *, fingerprint: str | None = None
     ) -> list[Added] | None:
         now = self._clock()
-        async with self._db.read() as conn:
-            return await find_results(conn, tenant_id, idempotency, fingerprint, now=now)
+        return await self._db.run_read(
+            lambda conn: find_results(conn, tenant_id, idempotency, fingerprint, now=now)
+        )
 
     async def update_memory(
         self,

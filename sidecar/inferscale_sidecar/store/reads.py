@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.store.as_of import (
@@ -43,15 +44,18 @@ class SqlReads:
         at: Moment | None = None,
         fingerprint: str | None = None,
     ) -> dict[str, Memory]:
-        found: dict[str, Memory] = {}
         at = at or Moment(self._clock())
-        async with self._db.read() as conn:
+
+        async def work(conn: AsyncConnection) -> dict[str, Memory]:
+            found: dict[str, Memory] = {}
             for some in batched(ids):
                 query = select_memories_at(at, fingerprint).where(
                     memories.c.tenant_id == tenant_id, memories.c.id.in_(some), was_there(at)
                 )
                 found |= {row.id: to_memory_at(row, at) for row in await conn.execute(query)}
-        return found
+            return found
+
+        return await self._db.run_read(work)
 
     async def list_memories(
         self,
@@ -110,7 +114,8 @@ class SqlReads:
         self, tenant_id: str, scope: Scope, *, since: int | None, now: datetime | None = None
     ) -> ScopeChanges:
         searchable = is_searchable(Moment(now or self._clock()))
-        async with self._db.read() as conn:
+
+        async def work(conn: AsyncConnection) -> ScopeChanges:
             seq = await conn.scalar(select(tenants.c.change_seq).where(tenants.c.id == tenant_id))
             if seq is None or seq == since:
                 return ScopeChanges(seq or 0, (), ())
@@ -132,6 +137,8 @@ class SqlReads:
             )
             found = [to_index_row(row) for row in rows]
             return ScopeChanges(seq, found, [*gone.all(), *kept.all()])
+
+        return await self._db.run_read(work)
 
     async def scope_rows(self, tenant_id: str, scope: Scope, *, at: Moment) -> list[IndexRow]:
         there = in_scope(tenant_id, scope) & was_found(at)

@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from inferscale_sidecar.errors import ConfigError
+from inferscale_sidecar.store.sqlite_thread import ThreadConnection
 
 BUSY_TIMEOUT_S = 30.0
 WRITE_OPTION = "inferscale_write"
@@ -50,7 +51,7 @@ def create_sqlite(url: URL) -> AsyncEngine:
         raise ConfigError(f"cannot make the database's folder {folder}: {error}") from error
     engine = create_async_engine(
         url,
-        connect_args={"timeout": BUSY_TIMEOUT_S},
+        connect_args={"timeout": BUSY_TIMEOUT_S, "async_creator_fn": ThreadConnection},
         pool_size=8,
         max_overflow=24,
         hide_parameters=True,  # they are people's memories; errors end in logs

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Tenant
 from inferscale_sidecar.errors import Conflict, NotFound
@@ -54,12 +55,15 @@ class SqlTenants:
             .join(api_keys, api_keys.c.tenant_id == tenants.c.id)
             .where(api_keys.c.key_hash == key_hash, api_keys.c.revoked_at.is_(None))
         )
-        async with self._db.read() as conn:
+
+        async def work(conn: AsyncConnection) -> Grant | None:
             row = (await conn.execute(query)).one_or_none()
             if row is None:
                 return None
             limits = await quota.limits_of(conn, row.id, self._limits)
-        return Grant(_to_tenant(row), _to_scopes(row.scopes), limits)
+            return Grant(_to_tenant(row), _to_scopes(row.scopes), limits)
+
+        return await self._db.run_read(work)
 
     async def create_key(
         self, tenant_id: str, *, name: str, prefix: str, key_hash: str, scopes: frozenset[KeyScope]
