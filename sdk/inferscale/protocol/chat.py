@@ -4,7 +4,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from inferscale.protocol.memory import MAX_RECALL_ITEMS, MaxTokens, Scope, Text, Wire
+from inferscale.protocol.memory import (
+    MAX_RECALL_ITEMS,
+    SCOPE_IDS,
+    MaxTokens,
+    Scope,
+    Text,
+    Wire,
+)
 
 REPORT_HEADER = "x-inferscale-request-id"
 """Response header that names the report of a request, for clients that stream."""
@@ -42,10 +49,10 @@ class MemoryField(Scope):
 
     @model_validator(mode="after")
     def _one_source(self) -> "MemoryField":
-        scoped = self.user_id or self.agent_id or self.run_id
+        scoped = any(getattr(self, name) for name in SCOPE_IDS)
         if bool(self.handle) == bool(scoped):
             raise ValueError(
-                "memory needs either a handle or at least one of user_id, agent_id, run_id; "
+                f"memory needs either a handle or at least one of {', '.join(SCOPE_IDS)}; "
                 f"got {'both' if scoped else 'neither'}"
             )
         return self

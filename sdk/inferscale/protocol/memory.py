@@ -16,6 +16,7 @@ from inferscale.protocol.paging import Paging as Paging
 from inferscale.protocol.values import MAX_ID_CHARS as MAX_ID_CHARS
 from inferscale.protocol.values import MAX_RECALL_ITEMS as MAX_RECALL_ITEMS
 from inferscale.protocol.values import MAX_TEXT_BYTES as MAX_TEXT_BYTES
+from inferscale.protocol.values import SCOPE_IDS as SCOPE_IDS
 from inferscale.protocol.values import AddStatus as AddStatus
 from inferscale.protocol.values import ExtractionState as ExtractionState
 from inferscale.protocol.values import HandleBlock as HandleBlock
@@ -41,6 +42,7 @@ class Scope(Wire):
     user_id: Id | None = None
     agent_id: Id | None = None
     run_id: Id | None = None
+    app_id: Id | None = None
 
 
 class Message(BaseModel):
@@ -74,6 +76,7 @@ class Memory(BaseModel):
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+    app_id: str | None = None
     role: str | None = None
     actor_id: str | None = None
     metadata: dict[str, Any] | None = None
@@ -215,8 +218,8 @@ class DeleteResponse(BaseModel):
     messages that the memories came from, `embeddings`, and `handle_items` lines of handles.
 
     With a whole scope go its `threads` with their `messages`, and pinned `blocks`; one that is
-    attached elsewhere too is only detached (`detached_blocks`). With a user, no agent and no run
-    given, go the `documents`, too."""
+    attached elsewhere too is only detached (`detached_blocks`). With a user and no
+    other id given, go the `documents`, too."""
 
     deleted: int
     kv_items: int = 0
@@ -285,6 +288,7 @@ class HandleResponse(BaseModel):
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+    app_id: str | None = None
     items: list[HandleItem]
     blocks: list[HandleBlock] = []
     """The pinned blocks, in the order in which they are shown before the items."""

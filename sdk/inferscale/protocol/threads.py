@@ -39,6 +39,7 @@ class CreateThreadRequest(Wire):
     """None: one is made up."""
     user_id: Id
     agent_id: Id | None = None
+    app_id: Id | None = None
     metadata: dict[str, Any] | None = None
 
 
@@ -48,6 +49,7 @@ class Thread(BaseModel):
     id: str
     user_id: str
     agent_id: str | None = None
+    app_id: str | None = None
     metadata: dict[str, Any] | None = None
     created_at: datetime
     updated_at: datetime

@@ -8,7 +8,7 @@ are asked for.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter, field_serializer
 
 from inferscale.protocol.blocks import (
     DEFAULT_BLOCK_LIMIT,
@@ -107,6 +107,11 @@ class BlockLine(Wire):
     updated_at: AwareDatetime
     versions: list[BlockVersionLine] = Field(min_length=1)
 
+    @field_serializer("scopes")
+    def _only_given_ids(self, scopes: list[Scope]) -> list[dict[str, str]]:
+        """As in other lines: a release that does not know an id reads what is not of it."""
+        return [scope.model_dump(exclude_none=True) for scope in scopes]
+
 
 class ThreadLine(Wire):
     """A thread, without its messages. Its id is the `run_id` of what is remembered from it."""
@@ -115,6 +120,7 @@ class ThreadLine(Wire):
     id: ThreadId
     user_id: Id
     agent_id: Id | None = None
+    app_id: Id | None = None
     metadata: dict[str, Any] | None = None
     created_at: AwareDatetime
     updated_at: AwareDatetime
@@ -128,6 +134,7 @@ class MessageLine(Wire):
     thread_id: ThreadId
     user_id: Id
     agent_id: Id | None = None
+    app_id: Id | None = None
     role: str = Field(max_length=64)
     content: Text
     name: str | None = Field(default=None, max_length=MAX_ID_CHARS)

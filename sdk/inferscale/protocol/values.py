@@ -4,6 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
+SCOPE_IDS = ("user_id", "agent_id", "run_id", "app_id")
+"""Names of the ids that say whose a memory is. What goes through all of them goes through this."""
+
 MAX_ID_CHARS = 256
 MAX_TEXT_BYTES = 65_536
 MAX_RECALL_ITEMS = 1_000

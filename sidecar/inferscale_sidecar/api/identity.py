@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from inferscale.protocol.memory import Scope
+from inferscale.protocol.memory import SCOPE_IDS, Scope
 from inferscale_sidecar.errors import InvalidInput
 
 ID_HEADERS: Mapping[str, str] = {
-    "user_id": "x-inferscale-user-id",
-    "agent_id": "x-inferscale-agent-id",
-    "run_id": "x-inferscale-run-id",
+    name: f"x-inferscale-{name.replace('_', '-')}" for name in SCOPE_IDS
 }
 
 

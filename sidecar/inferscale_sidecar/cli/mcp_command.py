@@ -9,6 +9,7 @@ from inferscale_sidecar.cli.flags import ApiKey, ConfigFile, Url, load_settings
 UserId = Annotated[str | None, typer.Option(envvar="INFERSCALE_USER_ID", help="Whose memory.")]
 AgentId = Annotated[str | None, typer.Option(envvar="INFERSCALE_AGENT_ID", help="Whose memory.")]
 RunId = Annotated[str | None, typer.Option(envvar="INFERSCALE_RUN_ID", help="Whose memory.")]
+AppId = Annotated[str | None, typer.Option(envvar="INFERSCALE_APP_ID", help="Whose memory.")]
 
 
 def add_mcp_command(app: typer.Typer) -> None:
@@ -19,6 +20,7 @@ def add_mcp_command(app: typer.Typer) -> None:
         user_id: UserId = None,
         agent_id: AgentId = None,
         run_id: RunId = None,
+        app_id: AppId = None,
         url: Url = None,
         api_key: ApiKey = None,
         config: ConfigFile = None,
@@ -29,6 +31,6 @@ def add_mcp_command(app: typer.Typer) -> None:
         """
         from inferscale_sidecar.cli.mcp import serve_mcp
 
-        ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         scope = {name: value for name, value in ids.items() if value}
         serve_mcp(load_settings(config, None), url, api_key, scope)

@@ -20,6 +20,7 @@ def export_command(
     user: Annotated[str | None, typer.Option(help="Only what is kept of this user.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only this agent's memories.")] = None,
     run_id: Annotated[str | None, typer.Option("--run", help="Only this run's.")] = None,
+    app_id: Annotated[str | None, typer.Option("--app", help="Only this app's.")] = None,
     target: Annotated[
         str, typer.Option("-o", "--output", help="Where to; - for stdout.", metavar="FILE")
     ] = "-",
@@ -34,12 +35,18 @@ def export_command(
     from inferscale_sidecar.cli.transfer import export_memories
     from inferscale_sidecar.core import Scope
 
-    ids = (user, agent, run_id)
-    scope = None if ids == (None, None, None) else Scope(*ids)
+    scope = Scope(user, agent, run_id, app_id)
     output = Output(as_json=as_json)
     settings = load_settings(config, sets)
     raise typer.Exit(
-        export_memories(settings, output, tenant, scope, target, with_vectors=with_vectors)
+        export_memories(
+            settings,
+            output,
+            tenant,
+            scope if scope.given else None,
+            target,
+            with_vectors=with_vectors,
+        )
     )
 
 

@@ -144,7 +144,7 @@ class ChatService:
             return await self._recall.resolve(tenant, field.handle)
         return await self._recall.recall(
             tenant,
-            Scope(field.user_id, field.agent_id, field.run_id),
+            Scope.of(field),
             field.query or clean_query(self._places[endpoint].said(body)),
             k=field.k,
             threshold=field.threshold,

@@ -11,14 +11,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from inferscale.protocol import transfer as wire
+from inferscale.protocol.memory import Scope
 from inferscale.protocol.moments import end_of_day
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.foreign.mem0_history import Mem0History, Mem0Reader
 from inferscale_sidecar.foreign.points import Point, Points
 from inferscale_sidecar.service.transfer_file import Entry
 from inferscale_sidecar.service.transfer_lines import reasons, to_moved
 
-_IDS = ("user_id", "agent_id", "run_id", "role", "actor_id")
+_IDS = (*SCOPE_IDS, "role", "actor_id")
 _END = "expiration_date"
 _OWN = frozenset({*_IDS, "data", "hash", "created_at", "updated_at", "text_lemmatized"})
 
@@ -58,7 +60,10 @@ class Mem0Source:
         text = payload.get("data")
         versions = self._versions(point, past, text, made, changed)
         end = _end(payload)
+        ids = {name: payload.get(name) for name in _IDS}
         own = _OWN if end is None else _OWN | {_END}
+        if not _is_id(ids["app_id"]):  # only metadata there, which holds anything
+            ids["app_id"], own = None, own - {"app_id"}
         line = {
             "id": point.id,
             "memory": text,
@@ -68,7 +73,7 @@ class Mem0Source:
             "created_at": made,
             "updated_at": changed,
             "versions": versions,
-            **{name: payload.get(name) for name in _IDS},
+            **ids,
         }
         try:
             return to_moved(wire.MemoryLine.model_validate(line))
@@ -107,6 +112,14 @@ class Mem0Source:
         except (TypeError, ValueError):
             return None
         return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _is_id(value: Any) -> bool:
+    try:
+        Scope(app_id=value)
+    except ValidationError:
+        return False
+    return value is not None
 
 
 def _end(payload: Mapping[str, Any]) -> datetime | None:

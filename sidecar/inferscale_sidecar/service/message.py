@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from inferscale.protocol.memory import MAX_ID_CHARS, Message, check_text
+from inferscale.protocol.memory import MAX_ID_CHARS, SCOPE_IDS, Message, check_text
 from inferscale_sidecar.core import Moment, Scope
 from inferscale_sidecar.errors import InvalidInput
 from inferscale_sidecar.store.records import Draft, IdempotencyKey, Vector
@@ -153,7 +153,7 @@ def _check_value(value: Any, depth: int) -> None:
 def need_scope(scope: Scope) -> None:
     """Raises InvalidInput for a scope without any id."""
     if scope == Scope():
-        raise InvalidInput("at least one of user_id, agent_id and run_id is required")
+        raise InvalidInput(f"at least one of {', '.join(SCOPE_IDS)} is required")
 
 
 def read_moment(now: datetime, *, show_expired: bool, as_of: datetime | None) -> Moment:
@@ -213,8 +213,7 @@ def name_request(
     key = check_key(key)
     if key is None:
         return None
-    ids = [scope.user_id, scope.agent_id, scope.run_id]
-    asked: list[Any] = [ids, [[n.text, n.role, n.actor_id] for n in notes], metadata]
+    asked: list[Any] = [scope.key, [[n.text, n.role, n.actor_id] for n in notes], metadata]
     if infer:
         asked.append("infer")
     if lifetime is not None:

@@ -130,8 +130,7 @@ class Searcher:
 
     async def alike(self, tenant: Tenant, scope: Scope, vector: Vector, *, k: int) -> list[Hit]:
         """The `k` memories of exactly this scope whose vectors are closest, best first."""
-        ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, "run_id": scope.run_id}
-        passes, dense = compile_filter(ids), Ranking(mode="dense")
+        passes, dense = compile_filter(scope.ids), Ranking(mode="dense")
         hits = await self._find(
             tenant, scope, Query("", vector), k, passes, dense, Moment(self._clock())
         )

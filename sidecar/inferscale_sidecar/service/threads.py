@@ -68,10 +68,10 @@ class ThreadService(ThreadContexts):
         scope: Scope,
         metadata: dict[str, Any] | None = None,
     ) -> Thread:
-        """A thread of the user, and perhaps agent, of `scope`; the one that is there if it is.
+        """A thread of the user (and agent, and app) of `scope`; the one that is there if it is.
 
         Raises:
-            Conflict: the id is another user's or agent's thread.
+            Conflict: the id is another user's, agent's or app's thread.
             InvalidInput: metadata that cannot be stored.
         """
         with self._metrics.operation("thread_write"):
@@ -87,7 +87,7 @@ class ThreadService(ThreadContexts):
     async def list(
         self, tenant: Tenant, scope: Scope, *, limit: int = 100, after: int | None = None
     ) -> ThreadPage:
-        """A page of a user's or an agent's threads, oldest first; an empty scope: all of them."""
+        """A page of the threads of a scope, oldest first; an empty one: all of them."""
         with self._metrics.operation("thread_read"):
             where = None if scope == Scope() else scope
             return await self._store.list_threads(tenant.id, where, limit=limit, after=after)

@@ -18,14 +18,14 @@ def block_line(moved: MovedBlock) -> wire.BlockLine:
         )
         for event in moved.versions
     ]
-    scopes = [WireScope.model_construct(**vars(scope)) for scope in block.scopes]
+    scopes = [WireScope.model_construct(**scope.ids) for scope in block.scopes]
     same = {k: v for k, v in vars(block).items() if k not in ("tenant_id", "scopes")}
     return wire.BlockLine.model_construct(**same, scopes=scopes, versions=versions)
 
 
 def to_block(line: wire.BlockLine) -> MovedBlock:
     """Raises InvalidInput for a block that the service would not store."""
-    scopes = tuple(Scope(each.user_id, each.agent_id, each.run_id) for each in line.scopes)
+    scopes = tuple(Scope.of(each) for each in line.scopes)
     for scope in scopes:
         need_scope(scope)
     if len(set(scopes)) != len(scopes):

@@ -38,9 +38,7 @@ def memory_line(moved: MovedMemory) -> wire.MemoryLine:
         for past in moved.versions
     ]
     return wire.MemoryLine.model_construct(
-        user_id=memory.scope.user_id,
-        agent_id=memory.scope.agent_id,
-        run_id=memory.scope.run_id,
+        **memory.scope.ids,
         id=memory.id,
         memory=memory.text,
         version=memory.version,
@@ -68,7 +66,7 @@ def read_line(line: bytes) -> wire.Line:
 
 def to_moved(line: wire.MemoryLine, *, tenant_id: str = "") -> MovedMemory:
     """Raises InvalidInput for a memory that the service would not store."""
-    scope = Scope(line.user_id, line.agent_id, line.run_id)
+    scope = Scope.of(line)
     need_scope(scope)
     check_label(line.role, "role")
     check_label(line.actor_id, "actor_id")

@@ -1,7 +1,5 @@
 """Lines of threads and their messages in an export: to lines and back, checked like new ones."""
 
-from typing import Any
-
 from inferscale.protocol import transfer as wire
 from inferscale_sidecar.core import Scope, Thread, ThreadMessage
 from inferscale_sidecar.service.message import check_metadata
@@ -12,20 +10,20 @@ from inferscale_sidecar.store.transfer_port import MovedMessage
 def thread_line(thread: Thread) -> wire.ThreadLine:
     """A thread as a line."""
     same = {k: v for k, v in vars(thread).items() if k not in ("tenant_id", "scope")}
-    return wire.ThreadLine.model_construct(**_owner(thread.scope), **same)
+    return wire.ThreadLine.model_construct(**thread.scope.thread_ids, **same)
 
 
 def message_line(moved: MovedMessage) -> wire.MessageLine:
     """A message as a line."""
     thread_id = moved.thread.run_id
     return wire.MessageLine.model_construct(
-        **_owner(moved.thread), thread_id=thread_id, **vars(moved.message)
+        **moved.thread.thread_ids, thread_id=thread_id, **vars(moved.message)
     )
 
 
 def to_thread(line: wire.ThreadLine) -> Thread:
     """Raises InvalidInput for a thread that the service would not store."""
-    scope = Scope(line.user_id, line.agent_id, line.id)
+    scope = Scope(line.user_id, line.agent_id, line.id, line.app_id)
     metadata = check_metadata(line.metadata)
     return Thread(line.id, "", scope, line.created_at, line.updated_at, metadata)
 
@@ -36,8 +34,4 @@ def to_message(line: wire.MessageLine) -> MovedMessage:
     check_label(line.name, "name")
     same = line.model_dump(include={"id", "role", "content", "created_at", "name", "said_at"})
     message = ThreadMessage(**same, metadata=check_metadata(line.metadata))
-    return MovedMessage(Scope(line.user_id, line.agent_id, line.thread_id), message)
-
-
-def _owner(scope: Scope) -> dict[str, Any]:
-    return {"user_id": scope.user_id, "agent_id": scope.agent_id}
+    return MovedMessage(Scope(line.user_id, line.agent_id, line.thread_id, line.app_id), message)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.core import Memory, Scope
 from inferscale_sidecar.index import IndexFactory, VectorIndex
 from inferscale_sidecar.index.base import SCORE_DIGITS
@@ -131,7 +132,7 @@ class ScopeView:
 
     def allowed(self, scope: Scope, passes: Predicate | None) -> Collection[int] | None:
         """Labels of what `scope` covers and what passes; None if that is everything."""
-        narrower = [scope.user_id, scope.agent_id, scope.run_id].count(None) < 2
+        narrower = len(scope.given) > 1
         if not narrower and passes is None:
             return None
         rows: Iterable[IndexRow] = self._rows.values()
@@ -212,10 +213,16 @@ class MemoryFields:
         return (self._row.metadata or {}).get(key, default)
 
 
+def _scope_id(name: str) -> "Callable[[IndexRow | Memory], str | None]":
+    def read(row: IndexRow | Memory) -> str | None:
+        value: str | None = getattr(row.scope, name)
+        return value
+
+    return read
+
+
 _OWN_FIELDS: dict[str, Callable[[IndexRow | Memory], str | None]] = {
-    "user_id": lambda row: row.scope.user_id,
-    "agent_id": lambda row: row.scope.agent_id,
-    "run_id": lambda row: row.scope.run_id,
+    **{name: _scope_id(name) for name in SCOPE_IDS},
     "role": lambda row: row.role,
     "actor_id": lambda row: row.actor_id,
     "created_at": lambda row: row.created_at.isoformat(),

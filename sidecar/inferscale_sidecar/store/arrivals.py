@@ -165,9 +165,7 @@ def _row(tenant_id: str, memory_id: str, memory: Memory) -> dict[str, Any]:
     return {
         "id": memory_id,
         "tenant_id": tenant_id,
-        "user_id": scope.user_id,
-        "agent_id": scope.agent_id,
-        "run_id": scope.run_id,
+        **scope.ids,
         "owner": scope.owner,
         "kind": memory.kind,
         "status": memory.status,

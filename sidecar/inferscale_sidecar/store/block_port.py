@@ -78,7 +78,8 @@ class BlockPort(Protocol):
         self, tenant_id: str, scope: Scope, *, label: str | None = None
     ) -> list[Block]:
         """What a composition of exactly these ids shows, in the order in which it is shown: what
-        many requests share (an agent's) before what few do (a user's, then a run's), by label."""
+        many requests share (an app's, then an agent's) before what few do (a user's, then a
+        run's), by label."""
 
     async def edit_block(
         self, tenant_id: str, block_id: str, edit: Callable[[Block], Block]

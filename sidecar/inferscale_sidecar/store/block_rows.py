@@ -13,6 +13,8 @@ from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.store.block_tables import block_scopes, block_versions, blocks
 from inferscale_sidecar.store.rows import batched, has_ids, scope_digest
 
+_NARROWEST_FIRST = ("run_id", "user_id", "agent_id", "app_id")
+
 
 def new_id() -> str:
     """An id that no other block has."""
@@ -53,7 +55,7 @@ async def to_blocks(conn: AsyncConnection, rows: Sequence[Row[Any]]) -> list[Blo
     for some in batched([row.id for row in rows]):
         query = select(block_scopes).where(block_scopes.c.block_id.in_(some))
         for each in await conn.execute(query):
-            scope = Scope(each.user_id, each.agent_id, each.run_id)
+            scope = Scope.of(each)
             scopes.setdefault(each.block_id, []).append(scope)
     return [_to_block(row, scopes.get(row.id, ())) for row in rows]
 
@@ -71,9 +73,7 @@ async def attach(
     row = {
         "block_id": block_id,
         "tenant_id": tenant_id,
-        "user_id": scope.user_id,
-        "agent_id": scope.agent_id,
-        "run_id": scope.run_id,
+        **scope.ids,
         "scope_key": key,
         "label": label,
     }
@@ -137,7 +137,7 @@ def in_order(found: Iterable[Block], scope: Scope) -> list[Block]:
 
     def rank(block: Block) -> tuple[Any, ...]:
         widths = [
-            (each.run_id is not None, each.user_id is not None, each.agent_id is not None)
+            tuple(getattr(each, name) is not None for name in _NARROWEST_FIRST)
             for each in block.scopes
             if each in parts
         ]
@@ -147,7 +147,7 @@ def in_order(found: Iterable[Block], scope: Scope) -> list[Block]:
 
 
 def _to_block(row: Row[Any], scopes: Sequence[Scope]) -> Block:
-    ordered = sorted(scopes, key=lambda s: (s.user_id or "", s.agent_id or "", s.run_id or ""))
+    ordered = sorted(scopes, key=lambda s: [value or "" for value in s.ids.values()])
     return Block(
         id=row.id,
         tenant_id=row.tenant_id,

@@ -16,14 +16,15 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.store.columns import (
-    FOREIGN_ID,
     ID,
     PlainString,
     PlainText,
     RowNumber,
     UtcDateTime,
     metadata,
+    scope_columns,
 )
 
 LABEL = PlainString(64)
@@ -53,15 +54,13 @@ block_scopes = Table(
     metadata,
     Column("block_id", ID, ForeignKey("blocks.id", ondelete="CASCADE"), nullable=False),
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("user_id", FOREIGN_ID),
-    Column("agent_id", FOREIGN_ID),
-    Column("run_id", FOREIGN_ID),
+    *scope_columns(),
     Column("scope_key", String(64), nullable=False),
     # The block's own, repeated: in one scope a label names one block.
     Column("label", LABEL, nullable=False),
     PrimaryKeyConstraint("block_id", "scope_key"),
     UniqueConstraint("tenant_id", "scope_key", "label"),
-    *(Index(None, "tenant_id", column) for column in ("user_id", "agent_id", "run_id")),
+    *(Index(None, "tenant_id", column) for column in SCOPE_IDS),
 )
 
 block_versions = Table(

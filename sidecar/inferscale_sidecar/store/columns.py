@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Column,
     DateTime,
     Dialect,
     Integer,
@@ -17,6 +18,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.errors import InvalidInput
 
 
@@ -108,3 +110,8 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def scope_columns() -> list[Column[str]]:
+    """The ids of a scope, as columns of one more table."""
+    return [Column(name, FOREIGN_ID) for name in SCOPE_IDS]

@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, false, not_, or_
 
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.store.schema import memories
 
-_LABELS = ("user_id", "agent_id", "run_id", "role", "actor_id")
+_LABELS = (*SCOPE_IDS, "role", "actor_id")
 _TIMES = ("created_at", "updated_at")
 _MAX_LIST = 500
 

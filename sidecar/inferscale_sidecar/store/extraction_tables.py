@@ -11,16 +11,20 @@ from sqlalchemy import (
     Table,
 )
 
-from inferscale_sidecar.store.columns import FOREIGN_ID, ID, Remark, UtcDateTime, metadata
+from inferscale_sidecar.store.columns import (
+    ID,
+    Remark,
+    UtcDateTime,
+    metadata,
+    scope_columns,
+)
 
 extractions = Table(
     "extractions",
     metadata,
     Column("id", ID, primary_key=True),
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("user_id", FOREIGN_ID),
-    Column("agent_id", FOREIGN_ID),
-    Column("run_id", FOREIGN_ID),
+    *scope_columns(),
     Column("state", String(16), nullable=False),
     Column("metadata", JSON(none_as_null=True)),
     Column("facts", Integer, nullable=False, server_default="0"),

@@ -161,9 +161,7 @@ async def _insert(
     row = {
         "id": extraction_id,
         "tenant_id": tenant_id,
-        "user_id": scope.user_id,
-        "agent_id": scope.agent_id,
-        "run_id": scope.run_id,
+        **scope.ids,
         "state": "pending",
         "metadata": metadata,
         "created_at": now,
@@ -237,7 +235,7 @@ async def _load(
             *("error_code", "error", "created_at", "updated_at"),
         )
     }
-    scope = Scope(row.user_id, row.agent_id, row.run_id)
+    scope = Scope.of(row)
     return Extraction(scope=scope, turns=tuple(turns.get(each) for each in ids), **same)
 
 

@@ -5,16 +5,14 @@ Invariant: no text stands here; what a handle shows is joined from the memories.
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, PrimaryKeyConstraint, Table
 
-from inferscale_sidecar.store.columns import FOREIGN_ID, ID, UtcDateTime, metadata
+from inferscale_sidecar.store.columns import ID, UtcDateTime, metadata, scope_columns
 
 handles = Table(
     "handles",
     metadata,
     Column("id", ID, primary_key=True),
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("user_id", FOREIGN_ID),
-    Column("agent_id", FOREIGN_ID),
-    Column("run_id", FOREIGN_ID),
+    *scope_columns(),
     Column("created_at", UtcDateTime, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
     Column("as_of", UtcDateTime),  # the moment that it shows; NULL: the one in which it was made

@@ -31,9 +31,7 @@ class SqlHandles:
         row = {
             "id": composition.handle,
             "tenant_id": composition.tenant_id,
-            "user_id": composition.scope.user_id,
-            "agent_id": composition.scope.agent_id,
-            "run_id": composition.scope.run_id,
+            **composition.scope.ids,
             "created_at": composition.created_at,
             "expires_at": composition.expires_at,
             "as_of": composition.as_of,
@@ -88,7 +86,7 @@ class SqlHandles:
                 CompositionItem(line.memory_id, line.version, line.text, line.score)
                 for line in await conn.execute(_lines(row, now))
             )
-            scope = Scope(row.user_id, row.agent_id, row.run_id)
+            scope = Scope.of(row)
             pinned = tuple([PinnedBlock(*each) for each in await conn.execute(_pinned(row, scope))])
             ends = (row.created_at, row.expires_at)
             return Composition(row.id, row.tenant_id, scope, items, *ends, pinned, row.as_of)

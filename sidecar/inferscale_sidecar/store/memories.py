@@ -161,7 +161,7 @@ async def _new_version(
 ) -> dict[str, Any]:
     """Write the new version of a memory, drop the old one's KV; returns the changed columns."""
     digest = text_digest(text)
-    scope = Scope(row.user_id, row.agent_id, row.run_id)
+    scope = Scope.of(row)
     twins = await memory_rows.known_texts(
         conn, row.tenant_id, scope, [digest], None, seq=seq, now=now
     )

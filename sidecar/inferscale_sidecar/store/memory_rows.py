@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.core import Memory, Scope
 from inferscale_sidecar.store import expiry, quota
 from inferscale_sidecar.store.records import Added, Draft
@@ -79,9 +80,7 @@ def new_rows(
     """Rows for the texts that are new, each once, in the order of the drafts."""
     common = {
         "tenant_id": tenant_id,
-        "user_id": scope.user_id,
-        "agent_id": scope.agent_id,
-        "run_id": scope.run_id,
+        **scope.ids,
         "owner": scope.owner,
         "scope_key": scope_digest(scope),
         "version": 1,
@@ -141,6 +140,6 @@ def results_of(
 
 
 def _memory_of(row: dict[str, Any]) -> Memory:
-    ids = {name: row[name] for name in ("user_id", "agent_id", "run_id")}
+    ids = {name: row[name] for name in SCOPE_IDS}
     same = {field.name: row[field.name] for field in fields(Memory) if field.name in row}
     return Memory(scope=Scope(**ids), **same)

@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.core import Memory, Moment, Scope
 from inferscale_sidecar.errors import NotFound
 from inferscale_sidecar.store.records import MAX_FAILURES, SEARCHABLE, IndexRow, Vector
@@ -68,9 +69,8 @@ def is_searchable(at: Moment) -> ColumnElement[bool]:
 
 
 def scope_digest(scope: Scope) -> str:
-    """SHA-256 (hex) of all three ids, told apart from any other three ids."""
-    ids = json.dumps([scope.user_id, scope.agent_id, scope.run_id])
-    return hashlib.sha256(ids.encode()).hexdigest()
+    """SHA-256 (hex) of all ids, told apart from any others."""
+    return hashlib.sha256(json.dumps(scope.key).encode()).hexdigest()
 
 
 def in_scope(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
@@ -90,10 +90,10 @@ def has_ids(
     Args:
         run_id: name of the column that holds a run.
     """
-    ids = {"user_id": scope.user_id, "agent_id": scope.agent_id, run_id: scope.run_id}
-    given = [table.c[name] == value for name, value in ids.items() if value is not None]
+    names = {"run_id": run_id}
+    given = [table.c[names.get(name, name)] == value for name, value in scope.given.items()]
     if not given:
-        raise ValueError("a scope needs at least one of user_id, agent_id, run_id")
+        raise ValueError(f"a scope needs at least one of {', '.join(SCOPE_IDS)}")
     return and_(table.c.tenant_id == tenant_id, *given)
 
 
@@ -143,7 +143,7 @@ def to_memory(row: Row[Any]) -> Memory:
     return Memory(
         id=row.id,
         tenant_id=row.tenant_id,
-        scope=Scope(row.user_id, row.agent_id, row.run_id),
+        scope=Scope.of(row),
         text=row.text,
         version=row.version,
         created_at=row.created_at,
@@ -173,7 +173,7 @@ def to_index_row(row: Row[Any]) -> IndexRow:
         num=row.num,
         memory_id=row.id,
         version=row.version,
-        scope=Scope(row.user_id, row.agent_id, row.run_id),
+        scope=Scope.of(row),
         role=row.role,
         actor_id=row.actor_id,
         metadata=row.metadata,

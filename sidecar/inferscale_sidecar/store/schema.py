@@ -20,6 +20,7 @@ from sqlalchemy import (
     text,
 )
 
+from inferscale.protocol.values import SCOPE_IDS
 from inferscale_sidecar.store.columns import (
     FOREIGN_ID,
     ID,
@@ -28,6 +29,7 @@ from inferscale_sidecar.store.columns import (
     Remark,
     RowNumber,
     UtcDateTime,
+    scope_columns,
 )
 from inferscale_sidecar.store.columns import metadata as metadata
 from inferscale_sidecar.store.document_schema import documents as documents
@@ -88,13 +90,11 @@ memories = Table(
     Column("num", RowNumber, primary_key=True, autoincrement=True),
     Column("id", ID, nullable=False, unique=True),
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
-    Column("user_id", FOREIGN_ID),
-    Column("agent_id", FOREIGN_ID),
-    Column("run_id", FOREIGN_ID),
+    *scope_columns(),
     Column("owner", PlainString(272), nullable=False),
     Column("kind", String(16), nullable=False, server_default="memory"),
     Column("status", String(16), nullable=False, server_default="live"),
-    # Digest of all three ids: SQL holds two NULLs for different, uniqueness must not.
+    # Digest of all ids: SQL holds two NULLs for different, uniqueness must not.
     Column("scope_key", String(64), nullable=False),
     Column("text", PlainText, nullable=False),
     # Of what is found, the text's; of what is only kept, one that cannot stand in a new text's way.
@@ -115,7 +115,7 @@ memories = Table(
     # By seq to catch up with changes; by num to page through, and to count without the rows.
     *(
         Index(None, "tenant_id", column, *order)
-        for column in ("user_id", "agent_id", "run_id")
+        for column in SCOPE_IDS
         for order in (("seq",), ("num", "status", "expires_at"))
     ),
     Index(None, "tenant_id", "owner", "num"),

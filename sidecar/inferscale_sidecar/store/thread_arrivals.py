@@ -1,7 +1,7 @@
 """Threads and their messages that go out or come in as they are.
 
 As with memories, what is here stays as it is. A thread keeps its id in any tenant: it is the run of
-what is remembered from it. Invariant: nothing is put into a thread of another user or agent.
+what is remembered from it. Invariant: nothing is put into a thread of another user, agent or app.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -116,8 +116,7 @@ async def _insert_threads(
         {
             "id": each.id,
             "tenant_id": tenant_id,
-            "user_id": each.scope.user_id,
-            "agent_id": each.scope.agent_id,
+            **each.scope.thread_ids,
             "metadata": each.metadata,
             "created_at": each.created_at,
             "updated_at": each.updated_at,

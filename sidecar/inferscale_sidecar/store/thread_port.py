@@ -44,10 +44,10 @@ class ThreadPort(Protocol):
     async def create_thread(
         self, tenant_id: str, thread_id: str, scope: Scope, metadata: dict[str, Any] | None
     ) -> Thread:
-        """A new thread of the user (and agent) of `scope`, or the one that is there.
+        """A new thread of the user (and agent, and app) of `scope`, or the one that is there.
 
         Raises:
-            Conflict: the id is another user's or agent's thread.
+            Conflict: the id is another user's, agent's or app's thread.
             NotFound: no such tenant.
             QuotaExceeded: over one of the tenant's limits.
         """
@@ -57,8 +57,8 @@ class ThreadPort(Protocol):
     async def list_threads(
         self, tenant_id: str, scope: Scope | None = None, *, limit: int, after: int | None = None
     ) -> ThreadPage:
-        """A page of the threads of a user, an agent or both (None: of the tenant), oldest first,
-        starting above number `after`."""
+        """A page of the threads of a scope (None: of the tenant), oldest first, starting
+        above number `after`."""
 
     async def add_messages(
         self,

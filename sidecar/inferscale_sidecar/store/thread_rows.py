@@ -23,7 +23,7 @@ async def find_thread(conn: AsyncConnection, tenant_id: str, thread_id: str) -> 
 
 def to_thread(row: Row[Any]) -> Thread:
     """From a row of `threads`."""
-    scope = Scope(row.user_id, row.agent_id, row.id)
+    scope = Scope(row.user_id, row.agent_id, row.id, row.app_id)
     return Thread(row.id, row.tenant_id, scope, row.created_at, row.updated_at, row.metadata)
 
 

@@ -30,12 +30,14 @@ threads = Table(
     Column("tenant_id", ID, ForeignKey("tenants.id"), nullable=False),
     Column("user_id", FOREIGN_ID, nullable=False),
     Column("agent_id", FOREIGN_ID),
+    Column("app_id", FOREIGN_ID),
     Column("metadata", JSON(none_as_null=True)),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     UniqueConstraint("tenant_id", "id"),
     Index(None, "tenant_id", "user_id", "num"),
     Index(None, "tenant_id", "agent_id", "num"),
+    Index(None, "tenant_id", "app_id", "num"),
     sqlite_autoincrement=True,
 )
 

@@ -16,7 +16,12 @@ from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Removed
 from inferscale_sidecar.store.rows import batched, lock_tenants, next_seq
 from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
-from inferscale_sidecar.store.thread_rows import find_thread, threads_in, to_message, to_thread
+from inferscale_sidecar.store.thread_rows import (
+    find_thread,
+    threads_in,
+    to_message,
+    to_thread,
+)
 from inferscale_sidecar.store.thread_tables import thread_messages, threads
 
 
@@ -38,8 +43,7 @@ class SqlThreads:
                 row = {
                     "id": thread_id,
                     "tenant_id": tenant_id,
-                    "user_id": scope.user_id,
-                    "agent_id": scope.agent_id,
+                    **scope.thread_ids,
                     "metadata": metadata,
                     "created_at": now,
                     "updated_at": now,
@@ -49,13 +53,15 @@ class SqlThreads:
                     await quota.count(conn, tenant_id, threads=1)
                 known = await find_thread(conn, tenant_id, thread_id)
         assert known is not None
-        if (known.user_id, known.agent_id) != (scope.user_id, scope.agent_id):
+        found = to_thread(known)
+        if found.scope.thread_ids != scope.thread_ids:
             raise Conflict(
-                f"thread {thread_id[:64]!a} belongs to another user or agent; choose another id",
+                f"thread {thread_id[:64]!a} belongs to another user, agent or app; choose another "
+                "id",
                 code="thread_id_taken",
                 param="id",
             )
-        return to_thread(known)
+        return found
 
     async def get_thread(self, tenant_id: str, thread_id: str) -> Thread | None:
         async with self._db.read() as conn:

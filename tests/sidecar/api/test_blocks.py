@@ -15,7 +15,9 @@ async def _create(client: Any, **fields: Any) -> dict[str, Any]:
 
 async def test_the_life_of_a_block(client: Any) -> None:
     block = await _create(client, description="who", metadata={"a": 1})
-    assert block["scopes"] == [{"user_id": "alice", "agent_id": None, "run_id": None}]
+    assert block["scopes"] == [
+        {"user_id": "alice", "agent_id": None, "run_id": None, "app_id": None}
+    ]
     assert (block["version"], block["limit"], block["read_only"]) == (1, 5000, False)
     path = f"/v1/blocks/{block['id']}"
     assert (await client.get(path)).json() == block

@@ -168,7 +168,7 @@ class Sidecar:
 def _towards(case: Any, number: int) -> dict[str, Any]:
     """Fields that make a body meet what is there, as far as the operation has them."""
     user_id = ("alice", "bob")[number % 2]
-    scope = {"user_id": user_id, "agent_id": None, "run_id": None}
+    scope = {"user_id": user_id, "agent_id": None, "run_id": None, "app_id": None}
     fields = case.operation.body[0].definition["schema"].get("properties", {})
     wanted: dict[str, Any] = scope | {"query": "note"}
     wanted |= {"text": f"changed {case.body.get('text')!r:.40}"}

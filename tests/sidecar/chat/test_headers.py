@@ -38,10 +38,11 @@ async def test_the_body_wins_over_the_header(stage: Stage, http):
     assert "memory" not in without.json() and len(stage.recall.asked) == 1
 
 
-async def test_all_three_ids(stage: Stage, http):
+async def test_all_ids(stage: Stage, http):
     headers = {**USER, "x-inferscale-agent-id": "cook", "x-inferscale-run-id": "r1"}
+    headers["x-inferscale-app-id"] = "mail"
     await http.post(CHAT, json=BODY, headers=headers)
-    assert stage.recall.asked[0]["scope"] == Scope("alice", "cook", "r1")
+    assert stage.recall.asked[0]["scope"] == Scope("alice", "cook", "r1", "mail")
 
 
 @pytest.mark.parametrize(

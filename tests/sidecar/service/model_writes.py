@@ -36,6 +36,8 @@ SCOPES = [
     Scope(agent_id="u"),
     Scope(user_id="u", agent_id="u"),
     Scope(user_id="u", run_id="r"),
+    Scope(user_id="u", app_id="p"),
+    Scope(app_id="p"),
 ]
 scopes = st.sampled_from(SCOPES)
 lifetimes = st.none() | st.integers(1, 120)
@@ -49,7 +51,7 @@ def _covers(asked: Scope, scope: Scope) -> bool:
 
 
 def _ids(scope: Scope) -> tuple[str | None, ...]:
-    return (scope.user_id, scope.agent_id, scope.run_id)
+    return (scope.user_id, scope.agent_id, scope.run_id, scope.app_id)
 
 
 @dataclass

@@ -15,8 +15,12 @@ LABELS = ("human", "notes", "persona")
 SCOPES = (
     *(Scope("alice"), Scope("bob"), Scope(agent_id="a"), Scope("alice", "a")),
     *(Scope("bob", run_id="r"), Scope(run_id="r")),
+    *(Scope("alice", app_id="p"), Scope(app_id="p")),
 )
-ASKED = (*SCOPES, Scope("alice", "a", "r"), Scope("bob", "a", "r"), Scope("carol"))
+ASKED = (
+    *(*SCOPES, Scope("alice", "a", "r"), Scope("bob", "a", "r"), Scope("carol")),
+    *(Scope("alice", "a", "r", "p"), Scope("bob", app_id="p")),
+)
 
 
 @dataclass

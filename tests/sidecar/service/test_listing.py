@@ -23,10 +23,10 @@ START = "2026-01-01T00:00:00"
 
 
 async def _fill(world: Any) -> list[Memory]:
-    """Ten memories a minute apart, of two agents and none, three roles, and metadata."""
+    """Ten a minute apart: of two agents and none, an app and none, three roles, and metadata."""
     made = []
     for i in range(10):
-        scope = Scope("alice", ("guide", "cook", None)[i % 3])
+        scope = Scope("alice", ("guide", "cook", None)[i % 3], app_id=(None, "mail")[i % 2])
         message = Message(role=("user", "assistant", "tool")[i % 3], content=f"tea {i}")
         message.name = "Ann" if i % 2 else None
         added = await world.memory.add(
@@ -58,6 +58,11 @@ FILTERS: Sequence[tuple[dict[str, Any], Any]] = [
     ({"actor_id": {"ne": "Ann"}}, lambda i: i % 2 == 0),
     ({"agent_id": ["guide", None]}, lambda i: i % 3 != 1),
     ({"agent_id": {"nin": ["guide", 7]}}, lambda i: i % 3 != 0),
+    ({"app_id": "mail"}, lambda i: i % 2),
+    ({"app_id": {"ne": "mail"}}, lambda i: i % 2 == 0),
+    ({"AND": [{"app_id": ["mail", "shop"]}, {"role": "tool"}]}, lambda i: i % 6 == 5),
+    ({"OR": [{"app_id": None}, {"agent_id": "cook"}]}, lambda i: i % 2 == 0 or i % 3 == 1),
+    ({"NOT": [{"app_id": "mail"}, {"i": 4}]}, lambda i: i % 2 == 0 and i != 4),
     ({"created_at": {"gte": "2026-01-01T00:05:00Z"}}, lambda i: i >= 5),
     ({"created_at": {"lt": "2026-01-01T02:05:00+02:00"}}, lambda i: i < 5),
     ({"created_at": {"gt": 5}}, lambda i: False),
@@ -134,13 +139,13 @@ async def test_another_users_memories_pass_no_filter(world: Any) -> None:
         assert set(texts) <= {"tea 1"}
 
 
-names = st.sampled_from(["role", "actor_id", "agent_id"])
-labels = st.none() | st.sampled_from(["user", "tool", "guide", "Ann", ""]) | st.integers(0, 2)
+names = st.sampled_from(["role", "actor_id", "agent_id", "app_id"])
+labels = (
+    st.none() | st.sampled_from(["user", "tool", "guide", "mail", "Ann", ""]) | st.integers(0, 2)
+)
 times = st.sampled_from(["2026-01-01T00:03:00", "2026-01-01T00:04:00Z", "2026-01-02", 3])
 tests = st.one_of(
-    st.tuples(st.sampled_from(["role", "actor_id", "agent_id"]), labels).map(
-        lambda p: {p[0]: p[1]}
-    ),
+    st.tuples(names, labels).map(lambda p: {p[0]: p[1]}),
     st.tuples(
         names,
         st.sampled_from(["in", "nin"]),

@@ -1,11 +1,12 @@
 """Search: order, scope, filters before k, and other processes' writes."""
 
 import asyncio
+from itertools import combinations
 from typing import Any
 
 import pytest
 
-from inferscale.protocol.memory import Message
+from inferscale.protocol.memory import SCOPE_IDS, Message
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import InvalidInput
 
@@ -80,15 +81,14 @@ async def test_filters_only_narrow_a_scope(world: Any) -> None:
 
 
 async def test_ids_of_a_scope_are_anded_in_every_combination(world: Any) -> None:
+    letters = {"user_id": "u", "agent_id": "a", "run_id": "r", "app_id": "p"}
+    assert tuple(letters) == SCOPE_IDS
     scopes = {
-        "u": Scope(user_id="x"),
-        "a": Scope(agent_id="x"),
-        "r": Scope(run_id="x"),
-        "ua": Scope(user_id="x", agent_id="x"),
-        "ur": Scope(user_id="x", run_id="x"),
-        "ar": Scope(agent_id="x", run_id="x"),
-        "uar": Scope(user_id="x", agent_id="x", run_id="x"),
+        "".join(letters[name] for name in some): Scope(**dict.fromkeys(some, "x"))
+        for size in range(1, 5)
+        for some in combinations(SCOPE_IDS, size)
     }
+    assert len(scopes) == 15
     for name, scope in scopes.items():
         await world.memory.add(world.tenant, scope, f"tea {name}")
     for asked, scope in scopes.items():

@@ -34,6 +34,8 @@ SCOPES = (
     Scope("alice", "guide"),
     Scope(agent_id="guide"),
     Scope(run_id="r1"),
+    Scope("alice", app_id="mail"),
+    Scope(app_id="mail"),
 )
 TEXTS = ("likes tea", "lives in Lyon", "has 2 dogs", "喜欢茶", "🎈 party", 'says "quoted"\nthings')
 
@@ -120,9 +122,8 @@ async def play(place: Place, script: Sequence[Step]) -> None:
         elif action == "block":
             await pin(place, scope, f"label{pick % 3}", text)
         elif action == "say":
-            await say(
-                place, scope.user_id or "alice", f"t{pick % 2}", text, metadata=fields or None
-            )
+            user, app = scope.user_id or "alice", scope.app_id
+            await say(place, user, f"t{pick % 2}", text, app_id=app, metadata=fields or None)
         elif action in ("put", "drop"):
             value = {"text": text, "more": fields} if action == "put" else None
             await put(place, scope.user_id, f"key{pick % 3}", value)
@@ -159,10 +160,13 @@ async def extract(place: Place, scope: Scope, text: str, replaced: Sequence[Memo
     await place.store.finish_extraction(place.tenant.id, job.id, [found])
 
 
-async def say(place: Place, user_id: str, thread: str, text: str, **fields: Any) -> None:
+async def say(
+    place: Place, user_id: str, thread: str, text: str, *, app_id: str | None = None, **fields: Any
+) -> None:
     """A message in a thread of the user, which is made if need be."""
-    thread_id = f"{thread}-{user_id}"
-    await place.store.create_thread(place.tenant.id, thread_id, Scope(user_id), {"made": "here"})
+    thread_id = f"{thread}-{user_id}{app_id or ''}"
+    scope = Scope(user_id, app_id=app_id)
+    await place.store.create_thread(place.tenant.id, thread_id, scope, {"made": "here"})
     drafts = [MessageDraft("user", text, "Ann", **fields)]
     assert await place.store.add_messages(place.tenant.id, thread_id, drafts)
 

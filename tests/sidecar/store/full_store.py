@@ -86,6 +86,36 @@ async def _keep(store: SqlStore, memory_id: str) -> None:
     await store.write_documents(Owner(TENANT, "alice"), {path: document})
 
 
+async def fill_app(store: SqlStore, memory_id: str) -> None:
+    """Something of an app in every table where it may be; `memory_id` is encoded behind it, too."""
+    mail = Scope("alice", app_id="mail")
+    drafts = [_draft("likes mail"), _draft("to be made untrue")]
+    first, second = await store.add_memories(TENANT, mail, drafts)
+    (alone,) = await store.add_memories(TENANT, Scope(app_id="mail"), [_draft("likes tea")])
+    items = [
+        KvItem(first.memory.id, 1, TENANT, "model@bank", "k5", 3),
+        KvItem(memory_id, 1, TENANT, "other", "k6", 3, (first.memory.id,)),
+    ]
+    await store.put_kv_items(items)
+    pending = await store.pending_builds("model", limit=99)
+    theirs = [each for each in pending if each.memory_id == alone.memory.id]
+    await store.mark_failed("model", theirs, "too hot")
+    job = await store.open_extraction(TENANT, mail, [_draft("I moved to Rome")])
+    fact = FactDraft(_draft("lives in Rome"), (0,), supersedes=(Target(second.memory.id, 1),))
+    await store.finish_extraction(TENANT, job.id, [fact])
+    await store.open_extraction(TENANT, Scope(app_id="mail"), [_draft("I like maps")])
+    block = await store.create_block(TENANT, BlockDraft("rules", "Be kind", 99), mail)
+    await store.put_block_prefixes("model@bank", [block.id], ["k7"])
+    item = CompositionItem(alone.memory.id, 1, "likes tea", 0.25)
+    pinned = PinnedBlock(block.id, 1, "rules", "Be kind")
+    later = NOW + timedelta(days=365_000)
+    handle = Composition("mh_3", TENANT, mail, (item,), NOW, later, (pinned,))
+    await store.put_handle(handle)
+    await store.create_thread(TENANT, "mails", mail, None)
+    await store.add_messages(TENANT, "mails", [MessageDraft("user", "hello")] * 2)
+    await store.ask_for_summary(TENANT, "mails", keep=1)
+
+
 def dump(connection: Connection) -> Rows:
     """All rows of all tables, with those columns that the database has now."""
     there = MetaData()

@@ -58,6 +58,22 @@ async def test_a_block_is_shown_where_all_ids_of_an_attachment_are(store: SqlSto
     assert (await store.get_block(TENANT, loose.id)).scopes == ()
 
 
+async def test_an_apps_block_is_shown_first_and_in_that_app_alone(store: SqlStore) -> None:
+    human = await _create(store, ALICE, "human")
+    rules = await _create(store, Scope(app_id="mail"), "rules")
+    ours = await _create(store, Scope("alice", app_id="mail"), "ours")
+
+    async def shown(scope: Scope) -> list[str]:
+        return [block.id for block in await store.pinned_blocks(TENANT, scope)]
+
+    assert await shown(Scope("alice", app_id="mail")) == [rules.id, human.id, ours.id]
+    assert await shown(Scope("bob", app_id="mail")) == [rules.id]
+    assert await shown(ALICE) == await shown(Scope("alice", app_id="shop")) == [human.id]
+    removed = await store.delete_scope(TENANT, Scope(app_id="mail"))
+    assert removed.blocks == 2
+    assert await shown(Scope("alice", app_id="mail")) == [human.id]
+
+
 async def test_one_block_is_shared_by_attaching_it(store: SqlStore) -> None:
     block = await _create(store, ALICE)
     shared = await store.attach_block(TENANT, block.id, BOB)

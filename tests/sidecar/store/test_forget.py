@@ -94,7 +94,8 @@ async def test_a_narrower_scope_keeps_the_users_documents(store: SqlStore, clock
     await keep(store, "default", ALICE, "SECRET", clock)
     shared: Any = {(("a",), "k"): DocumentDraft({"of": "all"})}
     await store.write_documents(Owner("default"), shared)
-    for scope in (Scope("alice", "guide"), Scope("alice", run_id="t-alice"), Scope(None, "guide")):
+    narrower = (Scope("alice", "guide"), Scope("alice", run_id="t-alice"), Scope(None, "guide"))
+    for scope in (*narrower, Scope("alice", app_id="mail")):
         assert (await store.delete_scope("default", scope)).documents == 0
     assert (await store.delete_scope("default", ALICE)).documents == 3
     assert (await store.usage("default")).documents == 1

@@ -54,8 +54,10 @@ async def test_text_that_differs_at_all_is_another_memory(store: SqlStore, text:
         Scope(user_id="bob"),
         Scope(user_id="alice", agent_id="a"),
         Scope(user_id="alice", run_id="a"),
+        Scope(user_id="alice", app_id="a"),
         Scope(agent_id="alice"),
         Scope(run_id="alice"),
+        Scope(app_id="alice"),
     ],
 )
 async def test_equal_text_in_any_other_scope_is_another_memory(

@@ -1,17 +1,19 @@
 """Migrations on databases that hold something: what can be kept is kept, up and down."""
 
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, MetaData
 
+from inferscale_sidecar.core import Scope
 from inferscale_sidecar.store import SqlStore, migrations
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import scope_digest, text_digest
 
-from .full_store import ALICE, dump, fill
+from .full_store import ALICE, dump, fill, fill_app
 from .test_migrations import differences
 
 VERSIONS = Path(migrations.__file__).parent / "versions"
@@ -71,6 +73,34 @@ async def test_no_key_that_a_bank_may_hold_is_forgotten(store: SqlStore, revisio
     assert known == {"k1", "k2", "k3", "k4"}
     if revision < BANKS_SINCE:
         assert {row["fingerprint"] for row in rows["purges"]} == {"model"}
+
+
+async def test_apps_go_down_with_all_that_is_theirs_and_nothing_else(store: SqlStore) -> None:
+    ids = await fill(store)
+    block = (await store.list_blocks("default", ALICE, limit=1)).blocks[0]
+    async with store._db.read() as conn:
+        before = await conn.run_sync(dump)
+    await fill_app(store, ids["live"])
+    await store.attach_block("default", block.id, Scope(app_id="mail"))
+    async with store._db.write() as conn:
+        await conn.run_sync(migrations.downgrade, "0013")
+        older = await conn.run_sync(dump)
+        await conn.run_sync(migrations.upgrade)
+        assert await conn.run_sync(differences) == []
+    assert {"k5", "k6", "k7"} <= {row["key"] for row in older["purges"]}
+    for name, rows in older.items():
+        if name not in ("purges", "meta"):
+            columns = set(rows[0]) - ({"change_seq"} if name == "tenants" else set())
+            assert _lines(rows, columns) == _lines(before[name], columns), name
+    assert await store.check_integrity() == []
+    await store.close()
+
+
+def test_digests_of_before_there_were_apps_are_the_same() -> None:
+    """What was written then is known again; no two scopes have one digest."""
+    assert scope_digest(Scope("alice", None, "r")) == text_digest('["alice", null, "r"]')
+    scopes = [Scope(*some) for some in product((None, "x"), repeat=4)]
+    assert len({scope_digest(scope) for scope in scopes}) == 16
 
 
 def _without(rows: list[dict[str, Any]], ids: set[str], revision: str) -> list[dict[str, Any]]:

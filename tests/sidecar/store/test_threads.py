@@ -86,6 +86,24 @@ async def test_a_repeated_request_adds_nothing(store: SqlStore) -> None:
     assert await store.add_messages(TENANT, "t1", []) == []
 
 
+async def test_a_thread_in_an_app_is_that_apps(store: SqlStore) -> None:
+    mail = Scope("alice", app_id="mail")
+    await store.create_thread(TENANT, "t1", ALICE, None)
+    made = await store.create_thread(TENANT, "t2", mail, None)
+    assert made == await store.create_thread(TENANT, "t2", mail, None)
+    assert made.scope == Scope("alice", run_id="t2", app_id="mail")
+    for scope in (ALICE, Scope("alice", app_id="shop")):
+        with pytest.raises(Conflict, match="another user, agent or app"):
+            await store.create_thread(TENANT, "t2", scope, None)
+    found = await store.list_threads(TENANT, Scope(app_id="mail"), limit=9)
+    assert list(found.threads) == [made]
+    assert (await store.list_threads(TENANT, ALICE, limit=9)).total == 2
+    removed = await store.delete_scope(TENANT, Scope(app_id="mail"))
+    assert removed.threads == 1
+    assert await store.get_thread(TENANT, "t2") is None
+    assert await store.get_thread(TENANT, "t1") is not None
+
+
 async def test_threads_go_alone_with_a_user_or_by_their_id_as_a_run(store: SqlStore) -> None:
     for thread, scope in (("t1", ALICE), ("t2", Scope("alice", "a")), ("t3", Scope("bob", "a"))):
         await store.create_thread(TENANT, thread, scope, None)

@@ -128,10 +128,7 @@ def to_wire(block: core.Block) -> wire.Block:
         read_only=block.read_only,
         metadata=block.metadata,
         version=block.version,
-        scopes=[
-            Scope(user_id=each.user_id, agent_id=each.agent_id, run_id=each.run_id)
-            for each in block.scopes
-        ],
+        scopes=[Scope(**each.ids) for each in block.scopes],
         created_at=block.created_at,
         updated_at=block.updated_at,
     )

@@ -183,7 +183,7 @@ def receipt(removed: Removed) -> dict[str, int]:
 
 def to_scope(body: wire.Scope) -> core.Scope:
     """The ids of a request."""
-    return core.Scope(body.user_id, body.agent_id, body.run_id)
+    return core.Scope.of(body)
 
 
 def to_wire(memory: core.Memory) -> wire.Memory:
@@ -196,9 +196,7 @@ def _fields(memory: core.Memory) -> dict[str, Any]:
         "id": memory.id,
         "memory": memory.text,
         "hash": hashlib.md5(memory.text.encode(), usedforsecurity=False).hexdigest(),
-        "user_id": memory.scope.user_id,
-        "agent_id": memory.scope.agent_id,
-        "run_id": memory.scope.run_id,
+        **memory.scope.ids,
         "role": memory.role,
         "actor_id": memory.actor_id,
         "metadata": memory.metadata,

@@ -45,9 +45,7 @@ def handle_to_wire(recalled: Recalled) -> wire.HandleResponse:
     composition = recalled.composition
     return wire.HandleResponse(
         handle=composition.handle,
-        user_id=composition.scope.user_id,
-        agent_id=composition.scope.agent_id,
-        run_id=composition.scope.run_id,
+        **composition.scope.ids,
         items=[
             wire.HandleItem(id=item.memory_id, memory=item.text, score=item.score, kv_state=state)
             for item, state in zip(composition.items, recalled.kv_states, strict=True)

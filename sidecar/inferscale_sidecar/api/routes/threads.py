@@ -26,6 +26,7 @@ class ThreadQuery(Wire):
 
     user_id: Id | None = None
     agent_id: Id | None = None
+    app_id: Id | None = None
     limit: int = Field(default=100, ge=1, le=MAX_PAGE)
     cursor: str | None = Field(default=None, max_length=64)
 
@@ -79,14 +80,14 @@ def create_thread_router(threads: ThreadService, recall: RecallService) -> APIRo
 def _add_thread_routes(router: APIRouter, threads: ThreadService) -> None:
     @router.post("/v1/threads", status_code=status.HTTP_201_CREATED)
     async def create(body: wire.CreateThreadRequest, tenant: Writer) -> wire.Thread:
-        scope = core.Scope(body.user_id, body.agent_id)
+        scope = core.Scope(body.user_id, body.agent_id, app_id=body.app_id)
         return _thread(await threads.create(tenant, body.id, scope, body.metadata))
 
     @router.get("/v1/threads")
     async def list_threads(
         query: Annotated[ThreadQuery, Query()], tenant: Reader
     ) -> wire.ThreadListResponse:
-        scope = core.Scope(query.user_id, query.agent_id)
+        scope = core.Scope(query.user_id, query.agent_id, app_id=query.app_id)
         after = read_cursor(query.cursor)
         page = await threads.list(tenant, scope, limit=query.limit, after=after)
         return wire.ThreadListResponse(
@@ -157,6 +158,7 @@ def _thread(thread: core.Thread) -> wire.Thread:
         id=thread.id,
         user_id=thread.scope.user_id or "",
         agent_id=thread.scope.agent_id,
+        app_id=thread.scope.app_id,
         metadata=thread.metadata,
         created_at=thread.created_at,
         updated_at=thread.updated_at,
