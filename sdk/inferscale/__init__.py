@@ -68,12 +68,14 @@ from inferscale.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from inferscale.protocol.values import SCOPE_IDS
 
 if TYPE_CHECKING:
     from inferscale._openai import AsyncOpenAI as AsyncOpenAI
     from inferscale._openai import OpenAI as OpenAI
 
 __all__ = [
+    "SCOPE_IDS",
     "APIConnectionError",
     "APIError",
     "APIResponseError",

@@ -23,6 +23,7 @@ class AsyncBlocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         description: str | None = None,
         limit: int | None = None,
         read_only: bool | None = None,
@@ -37,7 +38,7 @@ class AsyncBlocks:
             "read_only": read_only,
             "metadata": metadata,
         }
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return await self._transport.call(_block_operations.create(fields, scope=scope))
 
     async def get(self, block_id: str) -> Block | None:
@@ -87,9 +88,10 @@ class AsyncBlocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> Block:
         """As `Blocks.attach`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return await self._transport.call(_block_operations.attach(block_id, scope))
 
     async def detach(
@@ -99,9 +101,10 @@ class AsyncBlocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> Block:
         """As `Blocks.detach`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return await self._transport.call(_block_operations.detach(block_id, scope))
 
     async def delete(self, block_id: str) -> DeleteResult:
@@ -118,9 +121,10 @@ class AsyncBlocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> BlockList:
         """As `Blocks.shown`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return await self._transport.call(_block_operations.shown(scope))
 
     async def list(
@@ -129,12 +133,13 @@ class AsyncBlocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         label: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> BlockList:
         """As `Blocks.list`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         if limit is None and cursor is None:
             return await self._transport.run(
                 _block_operations.list_all(scope, label, self._transport.policy)
@@ -149,7 +154,8 @@ class AsyncBlocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> dict[str, str]:
         """As `Blocks.run_tool`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return await self._transport.run(_block_tools.run_tool(call, scope, self._transport.policy))

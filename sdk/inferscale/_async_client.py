@@ -67,6 +67,7 @@ class AsyncMemory(AsyncReadMethods, AsyncChatMethods, AsyncTransferMethods):
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         infer: bool | None = None,
         async_mode: bool | None = None,
@@ -76,7 +77,7 @@ class AsyncMemory(AsyncReadMethods, AsyncChatMethods, AsyncTransferMethods):
         **mem0: Any,
     ) -> AddResult:
         """As `Memory.__init__`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         operation = _operations.add(
             messages,
             scope=scope,
@@ -121,10 +122,14 @@ class AsyncMemory(AsyncReadMethods, AsyncChatMethods, AsyncTransferMethods):
         return await self._transport.call(_operations.delete(memory_id))
 
     async def delete_all(
-        self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
+        self,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        app_id: str | None = None,
     ) -> DeleteResult:
         """As `Memory.delete_all`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return await self._transport.call(_operations.delete_all(scope))
 
     async def delete_where(
@@ -134,10 +139,11 @@ class AsyncMemory(AsyncReadMethods, AsyncChatMethods, AsyncTransferMethods):
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         dry_run: bool = False,
     ) -> DeleteWhereResult:
         """As `Memory.delete_where`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return await self._transport.call(
             _operations.delete_where(filters, scope=scope, dry_run=dry_run)
         )

@@ -28,10 +28,12 @@ class AsyncThreads:
         *,
         thread_id: str | None = None,
         agent_id: str | None = None,
+        app_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Thread:
         """As `Threads.create`."""
-        fields = {"id": thread_id, "user_id": user_id, "agent_id": agent_id, "metadata": metadata}
+        owner = {"user_id": user_id, "agent_id": agent_id, "app_id": app_id}
+        fields = {"id": thread_id, **owner, "metadata": metadata}
         return await self._transport.call(_thread_operations.create(fields))
 
     async def get(self, thread_id: str) -> Thread | None:
@@ -116,11 +118,12 @@ class AsyncThreads:
         *,
         user_id: str | None = None,
         agent_id: str | None = None,
+        app_id: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ThreadList:
         """As `Threads.list`."""
-        scope = {"user_id": user_id, "agent_id": agent_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "app_id": app_id}
         if limit is None and cursor is None:
             return await self._transport.run(
                 _thread_operations.list_all(scope, self._transport.policy)

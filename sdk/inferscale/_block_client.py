@@ -23,6 +23,7 @@ class Blocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         description: str | None = None,
         limit: int | None = None,
         read_only: bool | None = None,
@@ -33,7 +34,7 @@ class Blocks:
         Args:
             label: its name, unique among what is attached to the same ids.
             value: its text.
-            user_id, agent_id, run_id: shown in requests that give all of these.
+            user_id, agent_id, run_id, app_id: shown in requests that give all of these.
             description: shown beside the label.
             limit: most characters of the value (default 5,000).
             read_only: True: `update` can change it, `append`, `replace` and tools cannot.
@@ -51,7 +52,7 @@ class Blocks:
             "read_only": read_only,
             "metadata": metadata,
         }
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return self._transport.call(_block_operations.create(fields, scope=scope))
 
     def get(self, block_id: str) -> Block | None:
@@ -113,9 +114,10 @@ class Blocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> Block:
         """Show the block to requests with these ids as well: so it is shared. May be repeated."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return self._transport.call(_block_operations.attach(block_id, scope))
 
     def detach(
@@ -125,9 +127,10 @@ class Blocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> Block:
         """Show the block to requests with exactly these ids no more, live handles included."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return self._transport.call(_block_operations.detach(block_id, scope))
 
     def delete(self, block_id: str) -> DeleteResult:
@@ -144,9 +147,10 @@ class Blocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> BlockList:
         """What a request with exactly these ids shows, in that order."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return self._transport.call(_block_operations.shown(scope))
 
     def list(
@@ -155,6 +159,7 @@ class Blocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         label: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
@@ -165,7 +170,7 @@ class Blocks:
             label: only those with exactly this label.
             limit, cursor: one page; else all.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         if limit is None and cursor is None:
             return self._transport.run(
                 _block_operations.list_all(scope, label, self._transport.policy)
@@ -180,6 +185,7 @@ class Blocks:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
     ) -> dict[str, str]:
         """Carry out a model's call of one of `block_tools`, and make the message that answers it.
 
@@ -188,7 +194,7 @@ class Blocks:
 
         Args:
             call: one of `message.tool_calls`, as an object or a dict.
-            user_id, agent_id, run_id: whose blocks, as in `chat`; never taken from the call.
+            user_id, agent_id, run_id, app_id: whose blocks, as in `chat`; never from the call.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return self._transport.run(_block_tools.run_tool(call, scope, self._transport.policy))

@@ -29,6 +29,7 @@ class ChatMethods:
         user_id: str | None = ...,
         agent_id: str | None = ...,
         run_id: str | None = ...,
+        app_id: str | None = ...,
         k: int | None = ...,
         timeout_s: float | None = ...,
         **params: Any,
@@ -44,6 +45,7 @@ class ChatMethods:
         user_id: str | None = ...,
         agent_id: str | None = ...,
         run_id: str | None = ...,
+        app_id: str | None = ...,
         k: int | None = ...,
         timeout_s: float | None = ...,
         **params: Any,
@@ -58,6 +60,7 @@ class ChatMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         k: int | None = None,
         timeout_s: float | None = None,
         **params: Any,
@@ -68,11 +71,12 @@ class ChatMethods:
             messages: a text, or chat messages. Without `memory` and ids, no memory is used.
             stream: return chunks as they are generated.
             memory: a handle, its id, or a dict such as `{"user_id": "alice", "k": 20}`.
-            user_id, agent_id, run_id, k: short for such a dict; the last user message is the query.
+            user_id, agent_id, run_id, app_id, k: short for such a dict; the last user message is
+                the query.
             timeout_s: overrides the client's. In a stream it bounds the wait for each piece.
             params: anything of OpenAI's Chat Completions API (model, temperature, tools, …).
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         body = _chat_operations.chat_body(messages, memory=memory, scope=scope, k=k, params=params)
         if not stream:
             return self._transport.call(_chat_operations.chat(body, timeout_s=timeout_s))
@@ -99,6 +103,7 @@ class AsyncChatMethods:
         user_id: str | None = ...,
         agent_id: str | None = ...,
         run_id: str | None = ...,
+        app_id: str | None = ...,
         k: int | None = ...,
         timeout_s: float | None = ...,
         **params: Any,
@@ -114,6 +119,7 @@ class AsyncChatMethods:
         user_id: str | None = ...,
         agent_id: str | None = ...,
         run_id: str | None = ...,
+        app_id: str | None = ...,
         k: int | None = ...,
         timeout_s: float | None = ...,
         **params: Any,
@@ -128,12 +134,13 @@ class AsyncChatMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         k: int | None = None,
         timeout_s: float | None = None,
         **params: Any,
     ) -> ChatCompletion | AsyncChatStream:
         """As `Memory.chat`; a stream is read with `async for`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         body = _chat_operations.chat_body(messages, memory=memory, scope=scope, k=k, params=params)
         if not stream:
             return await self._transport.call(_chat_operations.chat(body, timeout_s=timeout_s))

@@ -7,7 +7,7 @@ import httpx
 
 from inferscale._attach import MemoryLike, memory_field
 from inferscale._chat import ChatCompletion
-from inferscale._dialect import Scope, scope_ids
+from inferscale._dialect import ID_NAMES, Scope, scope_ids
 from inferscale._messages import Messages, chat_messages
 from inferscale._operation import Operation, reads
 from inferscale._results import MemoryReport
@@ -50,12 +50,12 @@ def chat_body(
     given: dict[str, Any] = {name: value for name, value in scope.items() if value is not None}
     if memory is not None and (given or k is not None):
         raise InvalidArgumentError(
-            "give memory=…, or user_id, agent_id, run_id and k to recall from; not both."
+            f"give memory=…, or {ID_NAMES} (and k) to recall from; not both."
         )
     if given:
         memory = {**scope_ids(scope), **({} if k is None else {"k": k})}
     elif k is not None:
-        raise InvalidArgumentError("k is given, but no user_id, agent_id or run_id to recall from.")
+        raise InvalidArgumentError(f"k is given, but no {ID_NAMES} to recall from.")
     body = {"messages": chat_messages(messages)}
     body |= {name: value for name, value in params.items() if value is not None}
     return body if memory is None else {**body, "memory": memory_field(memory)}

@@ -79,6 +79,7 @@ class Memory(ReadMethods, ChatMethods, TransferMethods):
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         infer: bool | None = None,
         async_mode: bool | None = None,
@@ -91,7 +92,7 @@ class Memory(ReadMethods, ChatMethods, TransferMethods):
 
         Args:
             messages: a text, a message, or a list of them.
-            user_id, agent_id, run_id: whose memory; at least one.
+            user_id, agent_id, run_id, app_id: whose memory; at least one.
             metadata: any JSON object, for `filters`.
             infer: True extracts facts with an LLM, False stores verbatim, None as the sidecar does.
                 If the LLM fails the messages are stored as they are, with `status` "raw" and the
@@ -104,7 +105,7 @@ class Memory(ReadMethods, ChatMethods, TransferMethods):
                 so that the SDK's own retries never add twice.
             mem0: other arguments of Mem0's are refused with a reason, unless they ask for nothing.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         operation = _operations.add(
             messages,
             scope=scope,
@@ -155,14 +156,18 @@ class Memory(ReadMethods, ChatMethods, TransferMethods):
         return self._transport.call(_operations.delete(memory_id))
 
     def delete_all(
-        self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
+        self,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        app_id: str | None = None,
     ) -> DeleteResult:
         """Forget all that carries all of the given ids; at least one. No wildcards.
 
         That is memories, threads and pinned blocks; of a user, if no other id is given, documents
         too. The result counts what went.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return self._transport.call(_operations.delete_all(scope))
 
     def delete_where(
@@ -172,16 +177,17 @@ class Memory(ReadMethods, ChatMethods, TransferMethods):
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         dry_run: bool = False,
     ) -> DeleteWhereResult:
         """Forget what passes `filters` in a scope. With `dry_run` nothing goes: see what would.
 
         Args:
             filters: conditions as for `search`, at least one.
-            user_id, agent_id, run_id: whose memories; at least one, here or in `filters`.
+            user_id, agent_id, run_id, app_id: whose memories; at least one, here or in `filters`.
             dry_run: True to remove nothing.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         return self._transport.call(_operations.delete_where(filters, scope=scope, dry_run=dry_run))
 
     def history(self, memory_id: str) -> list[HistoryRecord]:

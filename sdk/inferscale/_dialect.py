@@ -12,14 +12,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from inferscale._validate import explain
 from inferscale.errors import InvalidArgumentError
-from inferscale.protocol.memory import Id
+from inferscale.protocol.memory import SCOPE_IDS, Id
 
 Scope = Mapping[str, str | None]
-"""user_id, agent_id and run_id as a method got them; None means not given."""
+"""The ids of a scope as a method got them; None means not given."""
+
+ID_NAMES = f"{', '.join(SCOPE_IDS[:-1])} or {SCOPE_IDS[-1]}"
+"""As messages name them."""
 
 _ID: TypeAdapter[str] = TypeAdapter(Id)
-
-SCOPE_IDS = ("user_id", "agent_id", "run_id")
 
 _UNSUPPORTED = {
     "timestamp": "memories carry the time at which they are added; put another one into metadata",
@@ -31,7 +32,6 @@ _UNSUPPORTED = {
     "enable_graph": "there is no graph",
     "version": "there is one format of results",
     "output_format": "there is one format of results",
-    "app_id": "scopes are user_id, agent_id and run_id",
 }
 
 
@@ -76,7 +76,7 @@ def split_filters(
             ids[name] = named[0]
     if not ids:
         raise InvalidArgumentError(
-            "no user_id, agent_id or run_id; at least one must say whose memories are meant."
+            f"no {ID_NAMES}; at least one must say whose memories are meant."
         )
     _reject_nested_ids(rest)
     return ids, rest

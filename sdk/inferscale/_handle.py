@@ -9,7 +9,7 @@ from typing import Any
 
 from inferscale._block_results import PinnedBlock
 from inferscale._results import RecalledMemory
-from inferscale.protocol.memory import HandleResponse
+from inferscale.protocol.memory import SCOPE_IDS, HandleResponse
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -33,6 +33,7 @@ class MemoryHandle:
     agent_id: str | None = None
     run_id: str | None = None
     blocks: tuple[PinnedBlock, ...] = ()
+    app_id: str | None = None
 
     def as_field(self) -> dict[str, Any]:
         """The `memory` field of a chat request: `extra_body={"memory": handle.as_field()}`."""
@@ -71,8 +72,6 @@ def create_handle(body: Any) -> MemoryHandle:
         text=wire.text,
         created_at=wire.created_at,
         expires_at=wire.expires_at,
-        user_id=wire.user_id,
-        agent_id=wire.agent_id,
-        run_id=wire.run_id,
+        **{name: getattr(wire, name) for name in SCOPE_IDS},
         blocks=tuple(PinnedBlock.model_validate(block.model_dump()) for block in wire.blocks),
     )

@@ -34,6 +34,7 @@ class ReadMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         filters: Mapping[str, Any] | None = None,
         limit: int | None = None,
         top_k: int | None = None,
@@ -47,7 +48,7 @@ class ReadMethods:
         given.
 
         Args:
-            user_id, agent_id, run_id: whose memories; at least one, here or in `filters`.
+            user_id, agent_id, run_id, app_id: whose memories; at least one, here or in `filters`.
             filters: as in `search`.
             limit, top_k: size of the page.
             cursor: `next_cursor` of the page before.
@@ -55,7 +56,7 @@ class ReadMethods:
             show_expired: True for what has expired too, as long as it is not removed.
             as_of: an earlier time (with its offset), to read what was there then.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         what = listing(scope, filters, reading(show_expired, as_of), mem0)
         size = one_limit(None, limit=limit, top_k=top_k)
         if size is None and cursor is None and offset is None:
@@ -69,6 +70,7 @@ class ReadMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         limit: int | None = None,
         top_k: int | None = None,
         threshold: float | None = None,
@@ -97,7 +99,7 @@ class ReadMethods:
         """
         operation = _operations.search(
             query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id},
             limit=one_limit(None, limit=limit, top_k=top_k),
             threshold=threshold,
             filters=filters,
@@ -121,6 +123,7 @@ class ReadMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         k: int | None = None,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
@@ -143,7 +146,7 @@ class ReadMethods:
         """
         operation = _operations.recall(
             query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id},
             k=k,
             threshold=threshold,
             filters=filters,
@@ -179,6 +182,7 @@ class AsyncReadMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         filters: Mapping[str, Any] | None = None,
         limit: int | None = None,
         top_k: int | None = None,
@@ -189,7 +193,7 @@ class AsyncReadMethods:
         **mem0: Any,
     ) -> ListResult:
         """As `Memory.get_all`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         what = listing(scope, filters, reading(show_expired, as_of), mem0)
         size = one_limit(None, limit=limit, top_k=top_k)
         if size is None and cursor is None and offset is None:
@@ -203,6 +207,7 @@ class AsyncReadMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         limit: int | None = None,
         top_k: int | None = None,
         threshold: float | None = None,
@@ -219,7 +224,7 @@ class AsyncReadMethods:
         """As `Memory.search`."""
         operation = _operations.search(
             query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id},
             limit=one_limit(None, limit=limit, top_k=top_k),
             threshold=threshold,
             filters=filters,
@@ -243,6 +248,7 @@ class AsyncReadMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         k: int | None = None,
         threshold: float | None = None,
         filters: Mapping[str, Any] | None = None,
@@ -257,7 +263,7 @@ class AsyncReadMethods:
         """As `Memory.recall`."""
         operation = _operations.recall(
             query,
-            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            scope={"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id},
             k=k,
             threshold=threshold,
             filters=filters,

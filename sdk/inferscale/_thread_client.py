@@ -28,18 +28,20 @@ class Threads:
         *,
         thread_id: str | None = None,
         agent_id: str | None = None,
+        app_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Thread:
         """A thread of a user. May be repeated: the thread that is there is given then.
 
         Args:
             thread_id: its name, without '/'; None: one is made up.
-            agent_id: whom the user talks to, if there are several.
+            agent_id, app_id: whom the user talks to, and where, if there are several.
 
         Raises:
-            ConflictError: the id is another user's or agent's thread.
+            ConflictError: the id is another user's, agent's or app's thread.
         """
-        fields = {"id": thread_id, "user_id": user_id, "agent_id": agent_id, "metadata": metadata}
+        owner = {"user_id": user_id, "agent_id": agent_id, "app_id": app_id}
+        fields = {"id": thread_id, **owner, "metadata": metadata}
         return self._transport.call(_thread_operations.create(fields))
 
     def get(self, thread_id: str) -> Thread | None:
@@ -112,7 +114,7 @@ class Threads:
     ) -> ThreadContext:
         """What is remembered of the thread's user that bears on its last messages, as a handle.
 
-        Pinned blocks of the user, the agent and the thread are in it.
+        Pinned blocks of the user, the agent, the app and the thread are in it.
 
         Args:
             k, threshold, filters, max_tokens, ttl_s: as in `recall`.
@@ -144,11 +146,12 @@ class Threads:
         *,
         user_id: str | None = None,
         agent_id: str | None = None,
+        app_id: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ThreadList:
-        """Threads of a user or an agent, oldest first; without ids, all of the tenant."""
-        scope = {"user_id": user_id, "agent_id": agent_id}
+        """Threads of a user, an agent or an app, oldest first; without ids, all of the tenant."""
+        scope = {"user_id": user_id, "agent_id": agent_id, "app_id": app_id}
         if limit is None and cursor is None:
             return self._transport.run(_thread_operations.list_all(scope, self._transport.policy))
         operation = _thread_operations.list_page(scope, limit=limit, cursor=cursor)

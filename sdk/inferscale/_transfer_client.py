@@ -22,20 +22,21 @@ class TransferMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         vectors: bool = False,
     ) -> ExportResult:
         """Write memories with their histories, blocks, threads and documents as JSON lines.
 
         Args:
             target: a path, which gets all of it or stays as it was, or a file open for bytes.
-            user_id, agent_id, run_id: whose; without any id all that the tenant keeps.
+            user_id, agent_id, run_id, app_id: whose; without any id all that the tenant keeps.
             vectors: embeddings too: larger, and faster to import.
 
         Raises:
             PermissionDeniedError: the API key has not the scope admin.
             StreamError: it broke off.
         """
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         response = self._transport.call(_transfer.export(scope, vectors=vectors))
         try:
             with _transfer.sink_to(target) as sink:
@@ -85,10 +86,11 @@ class AsyncTransferMethods:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         vectors: bool = False,
     ) -> ExportResult:
         """As `Memory.export_to`."""
-        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        scope = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         response = await self._transport.call(_transfer.export(scope, vectors=vectors))
         try:
             with _transfer.sink_to(target) as sink:

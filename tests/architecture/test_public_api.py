@@ -27,7 +27,8 @@ def test_all_is_sorted_and_is_exactly_what_is_public():
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
     public -= {"Any", "TYPE_CHECKING"}
-    assert inferscale.__all__ == sorted(inferscale.__all__)
+    constants_first = sorted(inferscale.__all__, key=lambda name: (not name.isupper(), name))
+    assert inferscale.__all__ == constants_first
     assert set(inferscale.__all__) == public | {"__version__"}
     assert set(dir(inferscale)) == set(inferscale.__all__) | LAZY
 

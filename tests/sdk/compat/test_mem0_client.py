@@ -153,19 +153,17 @@ async def test_an_unknown_id_raises_as_on_the_platform(client):
 
 
 NOT_HONOURED = [
-    lambda c: c.add("x", user_id="alice", app_id="app"),
     lambda c: c.add("x", user_id="alice", custom_categories=[{"a": "b"}]),
     lambda c: c.add("x", user_id="alice", enable_graph=True),
     lambda c: c.add("x", user_id="alice", immutable=True),
     lambda c: c.add("x", user_id="alice", output_format="v1.0"),
     lambda c: c.search("x", user_id="alice", categories=["food"]),
-    lambda c: c.search("x", filters={"AND": [{"user_id": "alice"}, {"app_id": "a"}]}),
     lambda c: c.search("x", filters={"user_id": "alice", "categories": {"contains": "food"}}),
     lambda c: c.get_all(user_id="alice", start_date="2026-01-01"),
     lambda c: c.update("m1", text="x", timestamp=1),
     lambda c: c.delete("m1", delete_linked=True),
     lambda c: c.delete_users(),
-    lambda c: c.delete_users(app_id="app"),
+    lambda c: c.delete_users(user_id="alice", app_id="app"),
     lambda c: c.delete_users(user_id="alice", agent_id="x"),
     lambda c: c.reset(),
     lambda c: c.users(),

@@ -7,7 +7,7 @@ Owns how agents become scopes: a block attached to an agent is shown in every re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inferscale import Block, NotFoundError
+from inferscale import SCOPE_IDS, Block, NotFoundError
 from inferscale.compat._flow import Flow, call
 from inferscale.compat._refuse import only_known
 from inferscale.compat.letta._block_shape import (
@@ -140,7 +140,11 @@ class BlockAgentCalls:
     ) -> Flow[ArrayPage[AgentState]]:
         """The agents that have a block, by id."""
         block = yield from _get(block_id)
-        ids = {s.agent_id for s in block.scopes if s.agent_id and not (s.user_id or s.run_id)}
+        ids = {
+            scope.agent_id
+            for scope in block.scopes
+            if scope.agent_id and sum(getattr(scope, name) is not None for name in SCOPE_IDS) == 1
+        }
         agents = [AgentState(id=agent_id) for agent_id in sorted(ids)]
         return page(agents, after, before, limit, order, order_by)
 

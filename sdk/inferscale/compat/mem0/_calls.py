@@ -59,7 +59,7 @@ def one_of(first: Any, second: Any, names: str) -> Any:
 
 
 def own_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The metadata without identity: whose a memory is, only user_id, agent_id and run_id say."""
+    """The metadata without identity: whose a memory is, only the ids of its scope say."""
     if metadata is None:
         return None
     for name in _IDENTITY:

@@ -27,6 +27,7 @@ class MemoryCalls:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         timestamp: Any = None,
         expiration_date: Any = None,
@@ -40,7 +41,8 @@ class MemoryCalls:
         `infer` as in Mem0, but left out it is as the sidecar is set up, not True. A memory is there
         until the end of its `expiration_date` in UTC.
         """
-        ids, _ = read_scope({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        own = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
+        ids, _ = read_scope(own)
         extra = _calls.asked(
             timestamp=timestamp,
             memory_type=memory_type,
@@ -70,6 +72,7 @@ class MemoryCalls:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         filters: Filters | None = None,
         limit: int | None = None,
         top_k: int | None = None,
@@ -77,9 +80,8 @@ class MemoryCalls:
         **extra: Any,
     ) -> Flow[dict[str, Any]]:
         """Memories of a scope, newest first: all, unless `top_k` (or `limit`) is given."""
-        ids, rest = read_scope(
-            {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}, filters
-        )
+        own = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
+        ids, rest = read_scope(own, filters)
         size = _calls.one_of(top_k, limit, "top_k and limit")
         _calls.check_limit(size)
         asked = _calls.asked(show_expired=show_expired) | extra
@@ -94,6 +96,7 @@ class MemoryCalls:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         limit: int | None = None,
         top_k: int | None = None,
         filters: Filters | None = None,
@@ -110,7 +113,7 @@ class MemoryCalls:
         Without `top_k` or `limit` at most 100 come if ids are arguments (as in Mem0 1.x), else 20
         (2.x). There is no threshold unless one is given.
         """
-        own = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        own = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
         given = [each for each in (filters, metadata_filters) if each]
         ids, rest = read_scope(own, {"AND": given})
         size = _calls.one_of(top_k, limit, "top_k and limit")
@@ -156,10 +159,15 @@ class MemoryCalls:
         return (yield from _calls.forget(memory_id))
 
     def delete_all(
-        self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
+        self,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        app_id: str | None = None,
     ) -> Flow[dict[str, Any]]:
         """Forget all memories that carry all of the given ids; at least one. `*` is refused."""
-        ids, _ = read_scope({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        own = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
+        ids, _ = read_scope(own)
         yield from call("delete_all", **ids)
         return {"message": "Memories deleted successfully!"}
 

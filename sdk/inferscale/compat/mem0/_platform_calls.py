@@ -14,13 +14,12 @@ from inferscale.compat.mem0._expiry import UNSET, expires_at
 from inferscale.compat.mem0._scope import ID_NAMES, read_scope
 
 _DEFAULT_LIMIT = 10
-_PLATFORM_FIELDS = ("app_id", "categories", "keywords", "memory_ids", "feedback")
+_PLATFORM_FIELDS = ("categories", "keywords", "memory_ids", "feedback")
 
 # Formats and ways of working that are the only ones here, or what is done anyhow: a search is by
 # meaning and shared words.
 _HARMLESS = ("version", "async_mode", "output_format", "latest_only", "keyword_search")
 _REFUSED = {
-    "app_id": "scopes are user_id, agent_id and run_id",
     "org_id": "the API key alone says whose memories these are",
     "project_id": "the API key alone says whose memories these are",
     "enable_graph": "there is no graph",
@@ -157,13 +156,14 @@ class PlatformCalls:
         app_id: str | None = None,
         run_id: str | None = None,
     ) -> Flow[dict[str, Any]]:
-        """Forget all memories of one user, agent or run. Without one, or with several: refused."""
-        refuse_given("delete_users", _REFUSED, {"app_id": app_id})
-        ids, _ = read_scope({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        """Forget all memories of one user, agent, app or run. Without one, or with several:
+        refused."""
+        own = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id}
+        ids, _ = read_scope(own)
         if len(ids) != 1:
             refuse(
                 f"delete_users() with {len(ids)} ids",
-                "name exactly one user, agent or run; deleting everyone's memories is not offered",
+                "name exactly one user, agent, app or run; deleting everyone's is not offered",
             )
         yield from call("delete_all", **ids)
         return {"message": "Entity deleted successfully."}

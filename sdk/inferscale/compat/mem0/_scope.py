@@ -7,9 +7,9 @@ is never wider than what was written; an id that would have to be one of several
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from inferscale import InvalidArgumentError
+from inferscale import SCOPE_IDS, InvalidArgumentError
 
-ID_NAMES = ("user_id", "agent_id", "run_id")
+ID_NAMES = SCOPE_IDS
 Ids = Mapping[str, Any]
 
 

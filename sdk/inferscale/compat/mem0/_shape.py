@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from inferscale import AddedMemory, HistoryRecord, MemoryRecord, SearchHit
+from inferscale import SCOPE_IDS, AddedMemory, HistoryRecord, MemoryRecord, SearchHit
 from inferscale.compat.mem0._expiry import expiration_date
 
-_PROMOTED = ("user_id", "agent_id", "run_id", "actor_id", "role")
+_PROMOTED = (*SCOPE_IDS, "actor_id", "role")
 _EVENTS = {"NOOP": "NONE"}
 _LAST = {"EXPIRE": "DELETE"}
 
