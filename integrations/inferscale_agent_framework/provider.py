@@ -22,7 +22,7 @@ class InferScaleProvider(ContextProvider):
 
     Args:
         memory: whose: a scope such as `{"user_id": "alice", "k": 20}`, a handle, or a function of
-            the `AgentSession` that gives one. Default: `user_id`, `agent_id` and `run_id` of
+            the `AgentSession` that gives one. Default: the ids (`user_id`, …) of
             `session.state`.
         client: what writes; default: one from the environment.
         remember: what a run leaves behind: "user": what the user said; "turn": the answer too;

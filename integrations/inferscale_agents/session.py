@@ -19,7 +19,7 @@ class RememberingSession:
     Args:
         session: keeps the thread.
         memory: the client; default: one from the environment.
-        user_id, agent_id, run_id: whose memory; at least one.
+        user_id, agent_id, run_id, app_id: whose memory; at least one.
         raise_write_errors: True: an error of the sidecar ends the run. False: it is logged.
 
     Raises:
@@ -34,11 +34,12 @@ class RememberingSession:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         raise_write_errors: bool = False,
     ) -> None:
         self._writer = TurnWriter(
             Clients(None, memory or AsyncMemory()),
-            {"user_id": user_id, "agent_id": agent_id, "run_id": run_id},
+            {"user_id": user_id, "agent_id": agent_id, "run_id": run_id, "app_id": app_id},
             raise_write_errors=raise_write_errors,
         )
         self._session = session

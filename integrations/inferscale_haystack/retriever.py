@@ -19,7 +19,7 @@ class InferScaleRetriever:
     """Memories that fit a query, best first.
 
     Args:
-        user_id, agent_id, run_id: whose, unless the run says.
+        user_id, agent_id, run_id, app_id: whose, unless the run says.
         top_k: at most so many.
         filters: on the memories' metadata, in the sidecar's language (docs/http-api.md).
         threshold: least score, between 0 and 1.
@@ -35,13 +35,14 @@ class InferScaleRetriever:
         user_id: str | None = None,
         agent_id: str | None = None,
         run_id: str | None = None,
+        app_id: str | None = None,
         top_k: int = 10,
         filters: dict[str, Any] | None = None,
         threshold: float | None = None,
         api_key: Secret = Secret.from_env_var("INFERSCALE_API_KEY", strict=False),  # noqa: B008
         api_base_url: str | None = None,
     ) -> None:
-        self.ids = dict(zip(IDS, (user_id, agent_id, run_id), strict=True))
+        self.ids = dict(zip(IDS, (user_id, agent_id, run_id, app_id), strict=True))
         self.top_k = top_k
         self.filters = filters
         self.threshold = threshold

@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from inferscale import InvalidArgumentError
-
-IDS = ("user_id", "agent_id", "run_id")
+from inferscale_shared.turn import IDS
 
 ScopeSource = Mapping[str, str] | Callable[[Any], Mapping[str, str | None]] | None
 """Fixed ids; a function of the run's context that gives them; None: the context's own fields."""
 
 
 def read_scope(source: ScopeSource, context: Any) -> dict[str, str]:
-    """The ids (`user_id`, `agent_id`, `run_id`) of this run; at least one.
+    """The ids (`user_id`, `agent_id`, `run_id`, `app_id`) of this run; at least one.
 
     Args:
         source: see `ScopeSource`.
@@ -33,7 +32,7 @@ def read_scope(source: ScopeSource, context: Any) -> dict[str, str]:
     ids = {name: value for name, value in found.items() if value is not None}
     if not ids:
         raise InvalidArgumentError(
-            "whose memory? The run's context has no user_id, agent_id or run_id; pass "
+            f"whose memory? The run's context has none of {', '.join(IDS)}; pass "
             "context={'user_id': …} to invoke, or scope={'user_id': …} to the constructor."
         )
     for name, value in ids.items():

@@ -19,7 +19,7 @@ class InferScaleMemory(BaseMemory):
 
     Args:
         memory, async_memory: as in `InferScaleMiddleware`.
-        user_id, agent_id, run_id: whose memory; at least one.
+        user_id, agent_id, run_id, app_id: whose memory; at least one.
         memory_key: the prompt's variable.
         input_key: which of the chain's inputs is the user's; needed if there are several.
         k: recall at most so many.
@@ -31,6 +31,7 @@ class InferScaleMemory(BaseMemory):
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+    app_id: str | None = None
     memory_key: str = "history"
     input_key: str | None = None
     output_key: str | None = None

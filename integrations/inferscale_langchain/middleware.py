@@ -41,7 +41,7 @@ class InferScaleMiddleware(AgentMiddleware[InferScaleState, Any, Any]):
         memory: default: one from the environment. Awaiting calls use it in a thread, unless
         async_memory: is given too (or only).
         scope: whose memory: ids, a function of the run's context that gives them, or None for the
-            context's fields `user_id`, `agent_id` and `run_id`.
+            context's fields `user_id`, `agent_id`, `run_id` and `app_id`.
         k, threshold, filters, ttl_s: as in `Memory.recall`.
         remember: "user" writes what the user said, "turn" the final answer too, "nothing" nothing.
         metadata: goes with everything that is written.

@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from inferscale import AsyncMemory, Memory, SearchResult
+from inferscale import SCOPE_IDS, AsyncMemory, Memory, SearchResult
 from inferscale_langchain._scope import read_scope
 from inferscale_shared.clients import Clients
 
@@ -24,7 +24,7 @@ class InferScaleRetriever(BaseRetriever):
 
     Args:
         memory, async_memory: as in `InferScaleMiddleware`.
-        user_id, agent_id, run_id: whose memories; at least one.
+        user_id, agent_id, run_id, app_id: whose memories; at least one.
         k: at most so many; also `invoke(query, k=…)`.
         threshold, filters: as in `Memory.search`.
 
@@ -39,6 +39,7 @@ class InferScaleRetriever(BaseRetriever):
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
+    app_id: str | None = None
     k: int = 10
     threshold: float | None = None
     filters: dict[str, Any] | None = None
@@ -74,7 +75,7 @@ class InferScaleRetriever(BaseRetriever):
 
 
 def _documents(found: SearchResult) -> list[Document]:
-    kept = ("score", "created_at", "updated_at", "version", "user_id", "agent_id", "run_id")
+    kept = ("score", "created_at", "updated_at", "version", *SCOPE_IDS)
     return [
         Document(
             id=hit.id,

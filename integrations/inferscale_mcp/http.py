@@ -58,7 +58,7 @@ class HttpServer:
         Args:
             scope, receive, send: of ASGI.
             http_client: an `httpx.AsyncClient` that reaches the sidecar with the caller's rights.
-            ids: `user_id`, `agent_id`, `run_id`, as far as the request names them.
+            ids: `user_id`, `agent_id`, `run_id`, `app_id`, as far as the request names them.
         """
         caller = Caller(AsyncMemory(_BASE_URL, http_client=http_client), ids)
         await self._manager.handle_request({**scope, _CALLER: caller}, receive, send)
@@ -69,7 +69,7 @@ def _caller_of(context: Any) -> Caller:
     if not caller.scope:
         raise ToolError(
             "Whose memory? The request names nobody; set the header X-InferScale-User-Id "
-            "(or -Agent-Id, -Run-Id) in the client's configuration of this server."
+            "(or -Agent-Id, -Run-Id, -App-Id) in the client's configuration of this server."
         )
     return caller
 

@@ -17,9 +17,14 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from inferscale import AsyncMemory, InferScaleError, InvalidArgumentError, __version__
+from inferscale import (
+    SCOPE_IDS,
+    AsyncMemory,
+    InferScaleError,
+    InvalidArgumentError,
+    __version__,
+)
 
-_IDS = ("user_id", "agent_id", "run_id")
 _INSTRUCTIONS = (
     "Long-term memory of the user. Search it before answering questions about the user or earlier "
     "conversations; store lasting facts, one at a time."
@@ -62,17 +67,19 @@ Identify = Callable[[Any], Caller]
 
 
 def create_server(memory: AsyncMemory, scope: Mapping[str, str]) -> MCPServer:
-    """A server for the memory of one user, agent or run.
+    """A server for the memory of one user, agent, run or app.
 
     Args:
         memory: the client; it stays open.
-        scope: `user_id`, `agent_id` and `run_id`, at least one.
+        scope: `user_id`, `agent_id`, `run_id` and `app_id`, at least one.
 
     Raises:
         InvalidArgumentError: no id, or an unknown one.
     """
-    if not scope or set(scope) - set(_IDS):
-        raise InvalidArgumentError(f"scope is {dict(scope)}; it needs some of {', '.join(_IDS)}.")
+    if not scope or set(scope) - set(SCOPE_IDS):
+        raise InvalidArgumentError(
+            f"scope is {dict(scope)}; it needs some of {', '.join(SCOPE_IDS)}."
+        )
     caller = Caller(memory, dict(scope))
     return serve_callers(lambda _: caller)
 

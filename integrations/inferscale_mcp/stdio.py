@@ -15,7 +15,7 @@ def serve_stdio(
     """Serve until the client hangs up.
 
     Args:
-        scope: whose memory: `user_id`, `agent_id`, `run_id`, at least one.
+        scope: whose memory: `user_id`, `agent_id`, `run_id`, `app_id`, at least one.
         base_url: the sidecar; default INFERSCALE_BASE_URL.
         api_key: default INFERSCALE_API_KEY.
 

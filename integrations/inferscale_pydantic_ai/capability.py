@@ -26,7 +26,7 @@ class InferScaleMemory(AbstractCapability[Any]):
 
     Args:
         memory: whose: a scope such as `{"user_id": "alice", "k": 20}`, a handle, or a function of
-            the `RunContext` that gives one. Default: `user_id`, `agent_id` and `run_id` of the
+            the `RunContext` that gives one. Default: the ids (`user_id`, …) of the
             run's `deps`, an object or a dict.
         client: what writes; default: one from the environment.
         remember: what a run leaves behind: "user": what the user said; "turn": the output too, if

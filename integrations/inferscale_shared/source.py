@@ -29,7 +29,7 @@ def memory_of(source: MemorySource, context: Any) -> dict[str, Any]:
     Args:
         source: see `MemorySource`.
         context: what the application gave to the call, not the model: an object or a dict whose
-            `user_id`, `agent_id` and `run_id` are read if `source` is None.
+            `user_id`, `agent_id`, `run_id` and `app_id` are read if `source` is None.
 
     Raises:
         InvalidArgumentError: nobody is named, or malformed memory.

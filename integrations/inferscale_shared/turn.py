@@ -10,12 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from inferscale import APIError, InvalidArgumentError
+from inferscale import SCOPE_IDS, APIError, InvalidArgumentError
 from inferscale_shared.clients import Clients
 
 log = logging.getLogger(__name__)
 
-IDS = ("user_id", "agent_id", "run_id")
+IDS = SCOPE_IDS
 
 Remember = Literal["user", "turn", "nothing"]
 """What a turn leaves behind: the user's messages, the final answer too, or nothing."""
@@ -26,7 +26,7 @@ Said = Mapping[str, str]
 
 
 def ids_of(memory: Mapping[str, Any]) -> dict[str, str]:
-    """The ids of a scope (`user_id`, `agent_id`, `run_id`), without what else it names (`k`, …).
+    """The ids of a scope (`user_id`, …, as in `IDS`), without what else it names (`k`, …).
 
     Raises:
         InvalidArgumentError: there is none, as in a handle, or one is not a string.
