@@ -28,6 +28,7 @@ from inferscale_vllm.storage import Storage
 from inferscale_vllm.tiers.arenas import Arenas, Format
 from inferscale_vllm.tiers.memory import Memory, memory_of
 from inferscale_vllm.tiers.policy import note_name
+from inferscale_vllm.tiers.staging import staging_of
 from inferscale_vllm.tiers.start import open_arenas
 from inferscale_vllm.writer import Writer
 
@@ -74,7 +75,7 @@ class Worker:
         self._metadata = StepMetadata()
         self._is_loaded = True
         self._failed_block_ids: set[int] = set()
-        self.capturer = Capturer(layers)
+        self.capturer = Capturer(layers, staging_of(self._device))
         self.storage = Storage(
             bank,
             rope,

@@ -150,8 +150,10 @@ class Writer:
     def _write(self, items: Mapping[str, Captured]) -> int:
         """Commits a batch, or if it has no room as a whole, what of it has; returns how many."""
         try:
-            packed = {key: self._pack(item) for key, item in items.items()}
-            return self._put(packed) if len(packed) > 1 else self._put_one(packed)
+            packed = {key: self._pack(item) for key, item in items.items() if item.is_whole()}
+            if len(packed) == 1:
+                return self._put_one(packed)
+            return self._put(packed) if packed else 0
         except Exception:  # KV is derived data: losing it costs speed, not correctness
             logger.exception("captured items were not stored")
             return 0

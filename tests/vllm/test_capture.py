@@ -1,14 +1,19 @@
 """Capture takes rows by cache slot, however the batch is ordered, and keeps only whole items."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from inferscale_vllm.capture import Capturer, rows_of
 from inferscale_vllm.layers import AttentionLayers
 from inferscale_vllm.metadata import Slice
+from inferscale_vllm.tiers.memory import Lifts
+from inferscale_vllm.tiers.staging import Staging
 
 LAYERS, HEADS, SIZE = 3, 2, 4
 
@@ -21,12 +26,45 @@ class Impl:
         self.written += 1
 
 
-def make() -> tuple[Capturer, list[Any]]:
+@dataclass
+class Late:
+    """A device whose copies are made when somebody waits for them, and no earlier."""
+
+    steps: int = 0
+
+    def beside(self, wanted: torch.Tensor) -> torch.Tensor:
+        return wanted
+
+    def step(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(tuple(shape), dtype=dtype)
+
+    def item(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return torch.full(tuple(shape), float("nan"), dtype=dtype)
+
+    def lacks(self, matches: Sequence[torch.Tensor]) -> bool:
+        return False
+
+    def send(self, pairs: Lifts, matches: Sequence[torch.Tensor]) -> "Late.Coming":
+        self.steps += 1
+        return Late.Coming(list(pairs), list(matches))
+
+    @dataclass
+    class Coming:
+        pairs: list[tuple[torch.Tensor, torch.Tensor]]
+        matches: list[torch.Tensor]
+
+        def is_whole(self) -> bool:
+            for target, source in self.pairs:
+                target.copy_(source)
+            return all(map(bool, self.matches))
+
+
+def make(staging: Staging | None = None) -> tuple[Capturer, list[Any]]:
     modules = [
         SimpleNamespace(impl=Impl(), num_kv_heads=HEADS, head_size=SIZE) for _ in range(LAYERS)
     ]
     layers = AttentionLayers([f"l{i}" for i in range(LAYERS)], modules, [0] * LAYERS)
-    return Capturer(layers), modules
+    return Capturer(layers, staging), modules
 
 
 def forward(modules: list[Any], slots: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,9 +84,10 @@ def piece(slots: list[int], *, offset: int = 0, total: int | None = None) -> Sli
 
 def test_rows_are_found_by_slot() -> None:
     mapping = torch.tensor([40, -1, 12, 13, 41, -1])
-    rows = rows_of(mapping, torch.tensor([13, 40, 41]))
-    assert rows is not None and rows.tolist() == [3, 0, 4]
-    assert rows_of(mapping, torch.tensor([13, 99])) is None
+    rows, is_match = rows_of(mapping, torch.tensor([13, 40, 41]))
+    assert is_match and rows.tolist() == [3, 0, 4]
+    rows, is_match = rows_of(mapping, torch.tensor([13, 99]))
+    assert not is_match and rows.tolist() == [3, 0], "a row of padding may lie beyond the values"
 
 
 def test_an_item_is_captured_from_a_mixed_batch() -> None:
@@ -113,7 +152,42 @@ def test_requests_that_end_leave_nothing_behind() -> None:
 
 
 def test_slots_that_a_window_dropped_are_never_matched_with_padding() -> None:
-    assert rows_of(torch.tensor([-1, 4]), torch.tensor([-1, 4])) is None
+    capturer, modules = make()
+    capturer.begin([piece([-1, 4])])
+    forward(modules, [-1, 4])
+    assert capturer.end() == []
+
+
+def test_a_step_that_lacks_a_slot_keeps_nothing() -> None:
+    capturer, modules = make()
+    capturer.begin([piece([4, 5])])
+    forward(modules, [5, 6])
+    assert capturer.end() == []
+
+
+def test_rows_of_a_device_are_sent_once_a_step_and_there_once_waited_for() -> None:
+    staging = Late()
+    capturer, modules = make(staging)
+    capturer.begin([piece([5, 6], total=3)])
+    forward(modules, [6, 5])
+    assert capturer.end() == []
+    capturer.begin([piece([9], offset=2, total=3)])
+    forward(modules, [9])
+    [item] = capturer.end()
+    assert bool(item.kv.isnan().all()), "a step has waited for the device"
+    assert item.is_whole()
+    assert item.kv[:, 2, 0, 0, 0].tolist() == pytest.approx([5.2, 6.2, 9.2])
+    assert staging.steps == 2
+
+
+def test_a_row_that_a_device_did_not_compute_is_found_out_when_waited_for() -> None:
+    capturer, modules = make(Late())
+    for slots in ([5], [6, 7]):
+        at = 0 if slots == [5] else 1
+        capturer.begin([piece(slots, offset=at, total=3)])
+        forward(modules, slots[:1])
+        done = capturer.end()
+    assert [item.is_whole() for item in done] == [False]
 
 
 def test_latents_are_captured_with_their_rope_part_behind_them() -> None:

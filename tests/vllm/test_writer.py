@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,17 @@ ITEM_BYTES = 4 * 4096
 def captured(number: int) -> Captured:
     kv = torch.zeros(4, 2048, dtype=torch.int16)
     return Captured(key(number), 0, np.arange(4, dtype=np.int32), kv, TENANTS[0])
+
+
+class Device:
+    """Rows that are on their way from a device until the gate opens."""
+
+    def __init__(self, *, whole: bool) -> None:
+        self.gate, self._whole = threading.Event(), whole
+
+    def is_whole(self) -> bool:
+        assert self.gate.wait(10)
+        return self._whole
 
 
 class Disk:
@@ -64,6 +76,22 @@ def writer(bank: Bank, state: EngineState, disk: Disk) -> Iterator[Writer]:
 
 def live(bank: Bank, *numbers: int) -> list[bool]:
     return [header is not None for header in bank.headers([key(n) for n in numbers])]
+
+
+def test_rows_on_their_way_are_waited_for_in_the_thread(
+    writer: Writer, bank: Bank, state: EngineState, disk: Disk
+) -> None:
+    whole, broken = Device(whole=True), Device(whole=False)
+    items = [replace(captured(1), arrivals=[whole]), replace(captured(2), arrivals=[broken])]
+    writer.submit(items)
+    assert pending_keys([state], 1) == {key(1), key(2)} and disk.packed == []
+    whole.gate.set()
+    broken.gate.set()
+    assert writer.flush()
+    assert live(bank, 1, 2) == [True, False] and disk.packed == [key(1)]
+    writer.submit([items[1]])
+    assert writer.flush() and live(bank, 1, 2) == [True, False]
+    assert summed([state], 1)["written"] == 1
 
 
 def test_items_are_pending_until_the_bank_holds_them(
