@@ -10,6 +10,7 @@ import torch
 
 from inferscale_vllm.bank import Bank
 
+from . import texts
 from .offline import HEAD, Offline, build, inject
 from .zoo import VOCABULARY
 
@@ -19,16 +20,15 @@ WRITTEN_S = 20.0
 
 def check(engine: Offline) -> dict[str, Any]:
     """Build, inject where built, inject elsewhere, and ask without injection again."""
-    rng = random.Random(5)
-    items = [[rng.randrange(10, VOCABULARY) for _ in range(n)] for n in engine.tiny.items]
-    head, tail = ([rng.randrange(10, VOCABULARY) for _ in range(n)] for n in (HEAD, TAIL))
+    head, items, tail, *tails = texts.of_model(engine) if engine.tiny.is_real else _random(engine)
     keys = [f"{i + 1:064x}" for i in range(len(items))]
     prompt = head + list(chain(*items)) + tail
     order = list(range(len(items)))[::-1]
     moved = head + list(chain(*(items[i] for i in order))) + tail
     lora = engine.adapter
     engine.complete(prompt, build(keys, items, "build"), salt="build", adapter=lora)
-    seen: dict[str, Any] = {"tokens": len(prompt), "stored": len(_stored(engine, keys))}
+    seen: dict[str, Any] = {"span": len(prompt) - len(tail), "items": len(items)}
+    seen["stored"] = len(_stored(engine, keys))
     cold, _ = engine.complete(prompt, adapter=lora)
     native, seen["native_tokens"] = engine.complete(prompt, adapter=lora)
     exact, _ = engine.complete(prompt, inject(keys, "exact"), salt="other", adapter=lora)
@@ -37,7 +37,17 @@ def check(engine: Offline) -> dict[str, Any]:
     seen["exact_from_cold"] = _distance(exact, cold)
     seen["native_from_cold"] = _distance(native, cold)
     seen |= _check_moved(engine, moved, order, keys, items)
+    if tails:
+        seen["kl"] = texts.divergences(engine, head, items, keys, tails)
     return seen
+
+
+def _random(engine: Offline) -> tuple[list[int], list[list[int]], list[int]]:
+    """Head, items and tail of tokens that mean nothing."""
+    rng = random.Random(5)
+    items = [[rng.randrange(10, VOCABULARY) for _ in range(n)] for n in engine.tiny.items]
+    head, tail = ([rng.randrange(10, VOCABULARY) for _ in range(n)] for n in (HEAD, TAIL))
+    return head, items, tail
 
 
 def _check_moved(
@@ -60,7 +70,8 @@ def _check_moved(
     built = _stored(engine, wanted)
     native = _stored(engine, natives)
     if len(built) == len(native) == len(items) and engine.worker:
-        seen["first_layer_error"] = _first_layer_error(engine, built, native, order)
+        sizes = [len(item) for item in items]
+        seen["first_layer_error"] = _first_layer_error(engine, built, native, order, sizes)
     return seen
 
 
@@ -86,7 +97,7 @@ def _stored(engine: Offline, keys: list[str]) -> list[bytes]:
 
 
 def _first_layer_error(
-    engine: Offline, built: list[bytes], native: list[bytes], order: list[int]
+    engine: Offline, built: list[bytes], native: list[bytes], order: list[int], sizes: list[int]
 ) -> float:
     """How far the first layer's K, moved, is from what a prefill computes there, of its size.
 
@@ -98,7 +109,7 @@ def _first_layer_error(
     worker = engine.worker
     rope, shape = worker._rope, worker._layers.token_shape
     single = RopeTable(rope.inv_freq, rope.rows[:1], rope.is_neox, rope.offset)
-    starts = np.cumsum([HEAD, *engine.tiny.items])
+    starts = np.cumsum([HEAD, *sizes])
     at, worst = HEAD, 0.0
     for mine, theirs, index in zip(built, native, order, strict=True):
         left, right = (_first_layer(kv, shape, worker._dtype) for kv in (mine, theirs))

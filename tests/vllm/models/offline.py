@@ -27,6 +27,7 @@ class Offline:
         from vllm import LLM
 
         self.tiny, self.folder = MODELS[name], folder
+        folder.mkdir(parents=True, exist_ok=True)
         save(name, folder / "model")
         connector = {
             "kv_connector": "InferScaleConnector",
@@ -76,16 +77,17 @@ class Offline:
         params: dict[str, Any] | None = None,
         *,
         tokens: int = 4,
+        top: int = 5,
         salt: str | None = None,
         adapter: Any = None,
     ) -> tuple[Any, int]:
-        """(token ids and logprobs of the best five, tokens that vLLM found in its caches)."""
+        """(token ids and logprobs of the `top` best, tokens that vLLM found in its caches)."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(
             temperature=0,
             max_tokens=tokens,
-            logprobs=5,
+            logprobs=top,
             detokenize=False,
             ignore_eos=True,
             extra_args={"kv_transfer_params": params} if params else None,

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import gemma
+
 VOCABULARY = 8192
 MAX_MODEL_LEN = 2048
+TOP = 1000
+"""Tokens that a distribution of a real model is compared over."""
 _SMALL = {
     "vocab_size": VOCABULARY,
     "hidden_size": 128,
@@ -48,6 +52,7 @@ class Tiny:
         declined: a part of the sentence that says why it cannot be injected into, if so.
         has_native_hits: whether vLLM keeps a prefix cache for it on the CPU.
         adapter: serve with a LoRA adapter of this rank.
+        is_real: trained weights (`gemma.py`), given lines of text in place of random tokens.
     """
 
     kind: str
@@ -57,6 +62,7 @@ class Tiny:
     declined: str | None = None
     has_native_hits: bool = True
     adapter: int = 0
+    is_real: bool = False
 
 
 def _small(**changes: Any) -> dict[str, Any]:
@@ -110,6 +116,7 @@ MODELS: dict[str, Tiny] = {
     "gemma3-one-group": Tiny(
         "Gemma3Text", _GEMMA3, {"disable_hybrid_kv_cache_manager": True}, items=_LONG
     ),
+    "gemma3-270m": Tiny("Gemma3Text", {}, {"max_logprobs": TOP}, is_real=True),
     "phi": Tiny("Phi", _small(num_key_value_heads=4, partial_rotary_factor=0.5)),
     "gpt-neox": Tiny("GPTNeoX", _without_groups(rotary_pct=0.25)),
     "gpt-j": Tiny(
@@ -162,6 +169,9 @@ def save(name: str, folder: Path) -> None:
     import transformers
 
     tiny = MODELS[name]
+    if tiny.is_real:
+        folder.symlink_to(gemma.prepare(), target_is_directory=True)
+        return
     config_class: Callable[..., Any] = getattr(transformers, tiny.kind + "Config")
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = config_class(**tiny.config, tie_word_embeddings=False, **special)
