@@ -132,3 +132,19 @@ def eager_forward(vllm_config: Any, num_tokens: int) -> AbstractContextManager[A
         None, vllm_config, num_tokens=num_tokens, skip_compiled=True
     )
     return context
+
+
+def cached_block(pool: Any, name: bytes, group: int) -> Any | None:
+    """A block of this name in vLLM's prefix cache, or None. There may be several."""
+    from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
+
+    key = make_block_hash_with_group_id(name, group)
+    return pool.cached_block_hash_to_block.get_one_block(key)
+
+
+def uncache(pool: Any, block: Any) -> None:
+    """Takes a block's names away; if it is free, it becomes the next that vLLM hands out."""
+    pool.evict_blocks({block.block_id})
+    if block.ref_cnt == 0 and not block.is_null:
+        pool.free_block_queue.remove(block)
+        pool.free_block_queue.prepend_n([block])

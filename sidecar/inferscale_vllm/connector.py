@@ -22,22 +22,19 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.distributed.parallel_state import get_world_group
 
-from inferscale_vllm import compat, selftest
-from inferscale_vllm.bank import Bank, BankRefused
+from inferscale_vllm import selftest
+from inferscale_vllm.assemble import make_scheduler
+from inferscale_vllm.bank import BankRefused
 from inferscale_vllm.cost import StepMeter
 from inferscale_vllm.layers import UnsupportedModel, find_layers
 from inferscale_vllm.metadata import StepMetadata
 from inferscale_vllm.observe import find_model, observe
-from inferscale_vllm.planner import Planner
-from inferscale_vllm.report import Reporter
 from inferscale_vllm.rotary import rope_table
 from inferscale_vllm.scheduler import Scheduler
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import open_state
 from inferscale_vllm.support import unsupported
-from inferscale_vllm.tiers.policy import tiers_of
 from inferscale_vllm.worker import Worker
-from inferscale_vllm.writer import pending_keys
 
 logger = logging.getLogger(__name__)
 
@@ -53,44 +50,13 @@ class InferScaleConnector(KVConnectorBase_V1, SupportsHMA):
         self._worker: Worker | None = None
         self._meter: StepMeter | None = None
         if role is KVConnectorRole.SCHEDULER:
-            self._scheduler = self._make_scheduler(vllm_config, kv_cache_config)
+            self._scheduler = make_scheduler(
+                vllm_config, kv_cache_config, self._settings, self._state
+            )
 
     @property
     def requires_kv_delivery(self) -> bool:
         return False
-
-    def _make_scheduler(self, vllm_config: Any, kv_cache_config: Any) -> Scheduler:
-        settings = self._settings
-        reason = unsupported(vllm_config, kv_cache_config)
-        banks: list[Bank] = []
-        try:
-            banks = [settings.open_bank(rank) for rank in range(settings.num_ranks)]
-        except BankRefused as refusal:
-            reason = reason or str(refusal)
-        self._state.note("unsupported", reason)
-        if reason:
-            logger.warning("InferScale: injection is off: %s", reason)
-        if settings.secret is None:
-            logger.warning(
-                "InferScale: no shared secret in the environment; all operations are refused"
-            )
-        reporter = Reporter(self._state)
-        planner = Planner(
-            banks=banks,
-            state=self._state,
-            reporter=reporter,
-            hash_function=compat.block_hash_function(vllm_config),
-            unsupported=reason,
-        )
-        return Scheduler(
-            planner=planner,
-            reporter=reporter,
-            secret=settings.secret,
-            pending=lambda: pending_keys([self._state], settings.num_ranks),
-            group_block_sizes=[g.kv_cache_spec.block_size for g in kv_cache_config.kv_cache_groups],
-            step_bytes=settings.inject_step_bytes,
-            tiers=tiers_of(self._state, settings.num_ranks, settings.inject_step_bytes),
-        )
 
     # -- worker side
 

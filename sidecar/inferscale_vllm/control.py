@@ -19,6 +19,8 @@ from inferscale.protocol.engine import PROTOCOL_VERSION, SECRET_HEADER
 from inferscale_vllm import cost
 from inferscale_vllm.bank import Bank, BankRefused
 from inferscale_vllm.compat import vllm_version
+from inferscale_vllm.operation import is_text_name
+from inferscale_vllm.report import FORGOTTEN_NOTE
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import EngineState, open_state
 from inferscale_vllm.tiers import policy
@@ -126,9 +128,18 @@ class ControlPlane:
             "storage": first.get_note("storage:0"),
             "writer": summed(states, settings.num_ranks),
             "self_test": first.get_note("self_test", {"passed": None, "detail": "not run yet"}),
+            "prefix_cache": self._prefix_cache(states),
             "counters": first.get_note("counters", {"declined": {}}),
             "cost": first.get_note(cost.NOTE),
         }
+
+    def _prefix_cache(self, states: list[EngineState]) -> dict[str, Any]:
+        """How many blocks were taken out of vLLM's cache because what they held was deleted, and
+        how many deletions wait for the next request, which they come before."""
+        last = self._require().open_forgotten().last
+        clean = min(state.get_note(FORGOTTEN_NOTE, 0) for state in states)
+        totals = [state.get_note("counters", {}).get("forgotten_blocks", 0) for state in states]
+        return {"forgotten_blocks": sum(totals), "waiting": last - clean}
 
     def _banks(self) -> list[Bank]:
         """Banks of all ranks; none if they are refused (the scheduler has noted why)."""
@@ -156,11 +167,13 @@ class ControlPlane:
 
     def _delete(self, body: Any) -> dict[str, Any]:
         is_all = isinstance(body, dict) and body.get("all") is True
-        keys = [] if is_all else _keys(body)
+        keys, texts = ([], []) if is_all else (_keys(body), _texts(body))
         deleted = 0
         for bank in self._banks():
             deleted = max(deleted, bank.retire(bank.keys() if is_all else keys))
             bank.purge()
+        log = self._require().open_forgotten()  # last: what is out of service is not injected again
+        log.add_everything() if is_all else log.add([*keys, *texts])
         return {"deleted": deleted}
 
     def _switch(self, body: Any) -> dict[str, Any]:
@@ -197,6 +210,13 @@ def _keys(body: Any) -> list[str]:
         if not isinstance(key, str) or len(key) != 64 or not _is_hex(key):
             raise _Problem(400, f"item key {key!r:.80} is not 64 hex digits")
     return [key.lower() for key in keys]
+
+
+def _texts(body: Any) -> list[str]:
+    texts = body.get("texts", [])
+    if not isinstance(texts, list) or not all(is_text_name(text) for text in texts):
+        raise _Problem(400, '"texts" must be a list of names that prompts showed texts under')
+    return texts
 
 
 def _is_hex(text: str) -> bool:

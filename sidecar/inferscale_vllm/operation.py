@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from inferscale.protocol.engine import PARAMS_FIELD, PROTOCOL_VERSION, Capture, is_signed
+from inferscale.protocol.engine import PARAMS_FIELD, PROTOCOL_VERSION, Capture, Shown, is_signed
 
 MAX_ITEMS = 4_096
 _MAX_ID_CHARS = 128
+_MAX_NAME_CHARS = 64
+_MAX_AFTER = 64
 
 
 class Refused(Exception):
@@ -34,19 +36,32 @@ class Inject:
     salt: str
     items: tuple[str, ...]
     always: bool = False
+    shows: tuple[Shown, ...] = ()
 
 
 @dataclass(frozen=True)
 class Build:
-    """Keep the KV of these slices of the prompt, and of its first `prefix_end` tokens."""
+    """Keep the KV of these slices of the prompt, and of its first `prefix_end` tokens; nothing of a
+    scratch one stays in vLLM's prefix cache."""
 
     request_id: str
     salt: str
     captures: tuple[Capture, ...]
     prefix_end: int | None
+    shows: tuple[Shown, ...] = ()
+    is_scratch: bool = False
 
 
-Operation = Inject | Build
+@dataclass(frozen=True)
+class Show:
+    """Serve this prompt as text; these are the texts in it that can be forgotten."""
+
+    request_id: str
+    salt: str
+    shows: tuple[Shown, ...]
+
+
+Operation = Inject | Build | Show
 
 
 def parse(params: Mapping[str, Any] | None, *, secret: str | None) -> Operation | None:
@@ -65,14 +80,18 @@ def parse(params: Mapping[str, Any] | None, *, secret: str | None) -> Operation 
     if body.get("v") != PROTOCOL_VERSION:
         raise Refused("malformed", f"protocol version {body.get('v')!r}, not {PROTOCOL_VERSION}")
     request_id, salt = _text(body, "request_id"), _text(body, "salt")
+    shows = tuple(_shown(s) for s in _list(body, "shows")) if "shows" in body else ()
     match body.get("op"):
+        case "show":
+            return Show(request_id, salt, shows)
         case "inject":
             keys = tuple(_key(k) for k in _list(body, "items"))
-            return Inject(request_id, salt, keys, always=body.get("always") is True)
+            return Inject(request_id, salt, keys, body.get("always") is True, shows)
         case "build":
             captures = tuple(_capture(c) for c in _list(body, "captures"))
             _check_ascending(captures)
-            return Build(request_id, salt, captures, _prefix_end(body.get("prefix_end")))
+            end, is_scratch = _prefix_end(body.get("prefix_end")), body.get("scratch") is True
+            return Build(request_id, salt, captures, end, shows, is_scratch)
     raise Refused("malformed", f"unknown op {body.get('op')!r}")
 
 
@@ -97,6 +116,29 @@ def _key(value: Any) -> str:
         except ValueError:
             pass
     raise Refused("malformed", f"item key {value!r:.80} is not 64 hex digits")
+
+
+def _shown(value: Any) -> Shown:
+    match value:
+        case {"after": list(after), "texts": list(texts)} if (
+            len(after) <= _MAX_AFTER
+            and len(texts) <= MAX_ITEMS
+            and all(isinstance(token, int) and 0 <= token < 2**31 for token in after)
+        ):
+            return Shown(tuple(after), tuple(_shown_text(text) for text in texts))
+    raise Refused("malformed", f"{value!r:.120} is not {{after: [token id], texts: [[name, key]]}}")
+
+
+def _shown_text(value: Any) -> tuple[str, str | None]:
+    match value:
+        case [str(name), key] if is_text_name(name):
+            return name, None if key is None else _key(key)
+    raise Refused("malformed", f"text {value!r:.120} is not [name, key]")
+
+
+def is_text_name(name: Any) -> bool:
+    """Whether this may name a text that can be forgotten."""
+    return isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable()
 
 
 def _capture(value: Any) -> Capture:

@@ -6,12 +6,12 @@ Owns the arithmetic of token ranges and nothing else: no vLLM, no bank, no clock
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from inferscale.protocol.engine import Capture
+from inferscale.protocol.engine import Capture, Shown
 from inferscale_vllm.bank.items import NO_ADAPTER, NOBODY, ItemHeader
 
 
@@ -119,6 +119,40 @@ def _chain_length(text: bytes, at: int, items: Sequence[np.ndarray]) -> int:
             return count
         at += 4 * len(item)
     return len(items)
+
+
+def begins_of(
+    prompt: np.ndarray, shows: Sequence[Shown], items: Mapping[str, np.ndarray]
+) -> list[tuple[int, str]]:
+    """At which token each shown text begins: never behind where it really does.
+
+    Args:
+        prompt: int32 [P].
+        shows: what is shown, in order. A text without an item begins where the one before it ends,
+            as far as that is known.
+        items: token ids (int32) by key.
+    """
+    begins: list[tuple[int, str]] = []
+    for frame in shows:
+        after = np.asarray(frame.after, np.int32)
+        found = _find(prompt, after, 0) if len(after) else -1
+        at = found + len(after) if found >= 0 else 0
+        for name, key in frame.texts:
+            ids = items.get(key) if key else None
+            found = -1 if ids is None else _find(prompt, ids, at)
+            begins.append((max(found, at), name))
+            if ids is not None and found >= 0:
+                at = found + len(ids)
+    return begins
+
+
+def _find(prompt: np.ndarray, part: np.ndarray, start: int) -> int:
+    """Where `part` stands first in the prompt from token `start` on; -1 if nowhere."""
+    text, wanted = prompt.tobytes(), part.astype(np.int32).tobytes()
+    at = text.find(wanted, 4 * start)
+    while at >= 0 and at % 4:
+        at = text.find(wanted, at + 1)
+    return at // 4
 
 
 def item_spans(start: int, keys: Sequence[str], headers: Sequence[ItemHeader]) -> tuple[Span, ...]:

@@ -17,7 +17,7 @@ from inferscale_vllm.bank import Bank, ItemHeader, UseLog, tenant_of
 from inferscale_vllm.bank.promises import PROMISE_S
 from inferscale_vllm.cost import CostModel
 from inferscale_vllm.fingerprint import adapter_of
-from inferscale_vllm.operation import Build, Inject, Operation, Refused
+from inferscale_vllm.operation import Build, Inject, Refused
 from inferscale_vllm.plan import (
     Plan,
     Span,
@@ -75,7 +75,7 @@ class Planner:
         size: int = self._cache_manager.block_pool.hash_block_size
         return size
 
-    def plan(self, operation: Operation, request: Any, prompt: np.ndarray) -> Plan:
+    def plan(self, operation: Build | Inject, request: Any, prompt: np.ndarray) -> Plan:
         """The plan of a request; its `reason` says what of it is not carried out.
 
         Args:
@@ -104,6 +104,8 @@ class Planner:
 
     def headers(self, keys: Sequence[str]) -> list[ItemHeader | None]:
         """Headers of live items, of the rank that stores most; None where any rank lacks one."""
+        if not self._banks:
+            return [None] * len(keys)
         rows = zip(*(bank.headers(keys) for bank in self._banks), strict=True)
         found = ([header for header in row if header] for row in rows)
         return [

@@ -11,6 +11,9 @@ from inferscale.protocol.engine import EngineReport
 from inferscale_vllm.plan import Plan
 from inferscale_vllm.state import EngineState
 
+FORGOTTEN_NOTE = "forgotten"
+"""Up to which entry of the log of deletions an engine's prefix cache is clean."""
+
 
 class Reporter:
     """Counts and reports. One per scheduler."""
@@ -41,6 +44,13 @@ class Reporter:
     def failed(self) -> None:
         """A bug of ours."""
         self._declined["error"] += 1
+
+    def forgot(self, num_blocks: int, entry: int) -> None:
+        """All that was deleted up to this entry of the log has left vLLM's prefix cache: so many
+        blocks of it."""
+        self._totals["forgotten_blocks"] += num_blocks
+        self._state.note("counters", self._counters())
+        self._state.note(FORGOTTEN_NOTE, entry)
 
     def delayed(self, plan: Plan) -> None:
         """A request was put off to a later step; counted once."""

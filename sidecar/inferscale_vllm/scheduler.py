@@ -13,12 +13,14 @@ import numpy as np
 
 from inferscale_vllm import compat
 from inferscale_vllm.bank import ItemHeader
-from inferscale_vllm.metadata import Load, Slice, StepMetadata
-from inferscale_vllm.operation import Refused, parse
+from inferscale_vllm.forget import Forgetter
+from inferscale_vllm.metadata import Load, StepMetadata
+from inferscale_vllm.operation import Build, Inject, Operation, Refused, parse
 from inferscale_vllm.pace import StepBudget, stored_bytes
-from inferscale_vllm.plan import Plan, Segment, Span, segments, slots_of
+from inferscale_vllm.plan import Plan, Segment, Span, segments
 from inferscale_vllm.planner import Planner
 from inferscale_vllm.report import Reporter
+from inferscale_vllm.slices import slices, slots_in_groups
 from inferscale_vllm.tiers.policy import Tiers
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ class Scheduler:
         pending: which captured items are on their way to the bank.
         step_bytes: most that one step injects; 0: no limit.
         tiers: what the workers hold in faster places than the bank; None: nothing.
+        forgetter: takes what is deleted out of vLLM's prefix cache; None: nobody does.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Scheduler:
         pending: Callable[[], set[str]] = set,
         step_bytes: int = 0,
         tiers: Tiers | None = None,
+        forgetter: Forgetter | None = None,
     ) -> None:
         self._planner = planner
         self._reporter = reporter
@@ -54,28 +58,46 @@ class Scheduler:
         self._group_block_sizes = group_block_sizes
         self._pending_keys = pending
         self._budget = StepBudget(step_bytes)
-        self._tiers = tiers
+        self._tiers, self._forgetter = tiers, forgetter
         self._plans: dict[str, Plan] = {}
         self._requests: dict[str, Any] = {}
         self._pending = StepMetadata()
 
     def bind(self, kv_cache_manager: Any) -> None:
         self._planner.bind(kv_cache_manager)
+        if self._forgetter:
+            self._forgetter.bind(kv_cache_manager.block_pool, len(self._group_block_sizes))
 
     def arrive(self, request: Any) -> None:
         """Plans a new request, and renames its cache blocks if injected KV may go into them."""
+        operation = self._operation(request)
+        forgetter = self._forgetter
+        spans: tuple[Span, ...] = ()
+        if forgetter:  # first: the plan depends on what is in the cache
+            forgetter.catch_up()
+            forgetter.arrive(request, operation)
         try:
-            operation = parse(request.kv_transfer_params, secret=self._secret)
+            if isinstance(operation, (Build, Inject)):
+                spans = self._plan(operation, request).spans
+        finally:
+            if forgetter:
+                forgetter.planned(request.request_id, spans)
+
+    def _operation(self, request: Any) -> Operation | None:
+        try:
+            return parse(request.kv_transfer_params, secret=self._secret)
         except Refused as refusal:
             self._reporter.refused(refusal.reason)
-            return
-        if operation is not None:
-            prompt = np.asarray(request.prompt_token_ids or (), np.int32)
-            plan = self._planner.plan(operation, request, prompt)
-            self._plans[request.request_id] = plan
-            self._requests[request.request_id] = request
-            if self._tiers:  # so that copies begin with the next step, whoever is served in it
-                self._tiers.want(request.request_id, self._live(plan.spans))
+            return None
+
+    def _plan(self, operation: Build | Inject, request: Any) -> Plan:
+        prompt = np.asarray(request.prompt_token_ids or (), np.int32)
+        plan = self._planner.plan(operation, request, prompt)
+        self._plans[request.request_id] = plan
+        self._requests[request.request_id] = request
+        if self._tiers:  # so that copies begin with the next step, whoever is served in it
+            self._tiers.want(request.request_id, self._live(plan.spans))
+        return plan
 
     def match(self, request: Any, num_computed_tokens: int) -> int | None:
         """Tokens behind the local hit that will be injected. Asked twice, answered twice.
@@ -143,13 +165,9 @@ class Scheduler:
         return Load(
             request_id=plan.request_id,
             segments=segments(plan.spans, start, plan.end),
-            slots=self._slots(block_ids, start, plan.end),
+            slots=slots_in_groups(block_ids, self._group_block_sizes, start, plan.end),
             block_ids=list(block_ids[0][first:last]),
         )
-
-    def _slots(self, block_ids: Any, start: int, end: int) -> list[np.ndarray]:
-        sizes = self._group_block_sizes
-        return [slots_of(ids, size, start, end) for ids, size in zip(block_ids, sizes, strict=True)]
 
     def abandon(self, blocks: Any) -> None:
         """Marks a request's blocks as impossible to fill (a bug of ours after a promise)."""
@@ -160,7 +178,7 @@ class Scheduler:
         metadata, self._pending = self._pending, StepMetadata()
         self._budget.renew()
         self._reporter.stepped(len(scheduler_output.num_scheduled_tokens))
-        self._record_uses()
+        self._look_around()
         self._add_copies(metadata)
         metadata.num_tokens = sum(scheduler_output.num_scheduled_tokens.values())
         state = scheduler_output.kv_connector_block_state
@@ -169,8 +187,9 @@ class Scheduler:
             if plan is None or not plan.captures:
                 continue
             try:
-                block_ids = state.get_block_ids(request_id)
-                metadata.slices += self._slices(request_id, plan, num_tokens, block_ids)
+                request, block_ids = self._requests[request_id], state.get_block_ids(request_id)
+                sizes = self._group_block_sizes
+                metadata.slices += slices(plan, request, num_tokens, block_ids, sizes)
             except Exception:  # capture is optional, this step's loads are not
                 logger.exception("InferScale: capture of request %s was given up", request_id)
                 plan.captures = []
@@ -184,40 +203,18 @@ class Scheduler:
             logger.exception("InferScale: the arenas are given up")
             self._tiers = None
 
-    def _record_uses(self) -> None:
+    def _look_around(self) -> None:
         try:
+            if self._forgetter:
+                self._forgetter.catch_up()
             self._planner.record_uses()
-        except Exception:  # a worse choice of what to evict, nothing else
-            logger.exception("InferScale: last uses were not recorded")
-
-    def _slices(self, request_id: str, plan: Plan, num_tokens: int, block_ids: Any) -> list[Slice]:
-        """Pieces of captured items among the tokens that this step computes."""
-        request = self._requests[request_id]
-        computed = request.num_computed_tokens
-        found = []
-        for capture in plan.captures:
-            low = max(capture.start, computed)
-            high = min(capture.end, computed + num_tokens)
-            if low >= high:
-                continue
-            ids = request.prompt_token_ids[capture.start : capture.end]
-            found.append(
-                Slice(
-                    request_id=request_id,
-                    key=capture.key,
-                    offset=low - capture.start,
-                    num_item_tokens=capture.end - capture.start,
-                    position=capture.start,
-                    token_ids=np.asarray(ids, np.int32),
-                    slots=self._slots(block_ids, low, high),
-                    tenant=plan.tenant,
-                    adapter=plan.adapter,
-                )
-            )
-        return found
+        except Exception:  # both are tried again: at the next arrival, in the next step
+            logger.exception("InferScale: deletions or last uses were not looked after")
 
     def finish(self, request: Any) -> dict[str, Any] | None:
         """Forgets the request. Returns what goes into the response's `kv_transfer_params`."""
+        if self._forgetter:
+            self._forgetter.finish(request)
         plan = self._plans.pop(request.request_id, None)
         self._requests.pop(request.request_id, None)
         if plan is None:

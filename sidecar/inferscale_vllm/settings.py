@@ -12,6 +12,7 @@ from typing import Any
 
 from inferscale.protocol.engine import SECRET_ENV
 from inferscale_vllm.bank import Bank, open_bank
+from inferscale_vllm.bank.forgotten import ForgottenLog, open_forgotten
 from inferscale_vllm.bank.identity import bank_id
 from inferscale_vllm.fingerprint import fingerprint
 
@@ -127,6 +128,11 @@ class Settings:
             fingerprint=self.fingerprint,
             tenant_share=self.bank_tenant_share,
         )
+
+    def open_forgotten(self) -> ForgottenLog:
+        """The process's one handle on the log of what is deleted. There is one even if the banks
+        are refused."""
+        return open_forgotten(self.bank_path(0).parent / "forgotten")
 
     @property
     def bank_id(self) -> str:

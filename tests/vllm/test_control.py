@@ -12,6 +12,7 @@ import pytest
 
 from inferscale_vllm.bank import ItemHeader, checksum, open_bank
 from inferscale_vllm.control import ControlPlane
+from inferscale_vllm.report import Reporter
 from inferscale_vllm.settings import Settings
 from inferscale_vllm.state import open_state
 
@@ -97,6 +98,33 @@ async def test_all_items_go_at_once(http: httpx.AsyncClient, settings: Settings)
     asked = {"keys": [KEY, OTHER]}
     left = await http.post("/inferscale/items/query", json=asked)
     assert left.json()["present"] == []
+
+
+async def test_what_is_deleted_is_told_to_the_scheduler(
+    http: httpx.AsyncClient, settings: Settings
+) -> None:
+    put(settings, KEY)
+    deleted = {"keys": [KEY], "texts": ["a memory"]}
+    assert (await http.post("/inferscale/items/delete", json=deleted)).json() == {"deleted": 1}
+    log = settings.open_forgotten()
+    assert log.since(0) == [KEY, "a memory"]
+    assert (await http.get("/inferscale/status")).json()["prefix_cache"] == {
+        "forgotten_blocks": 0,
+        "waiting": 1,
+    }
+    Reporter(open_state(settings.state_path)).forgot(5, log.last)
+    assert (await http.get("/inferscale/status")).json()["prefix_cache"] == {
+        "forgotten_blocks": 5,
+        "waiting": 0,
+    }
+    await http.post("/inferscale/items/delete", json={"all": True})
+    assert log.since(1) is None
+
+
+@pytest.mark.parametrize("texts", ["a memory", [5], [""], ["two\nlines"], ["x" * 65]])
+async def test_bad_names_of_texts_are_400(http: httpx.AsyncClient, texts: Any) -> None:
+    body = {"keys": [], "texts": texts}
+    assert (await http.post("/inferscale/items/delete", json=body)).status_code == 400
 
 
 async def test_a_bank_keeps_its_name_and_another_has_another(

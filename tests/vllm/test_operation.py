@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferscale.protocol.engine import Capture, build_params, inject_params, is_signed, sign
-from inferscale_vllm.operation import Build, Inject, Refused, parse
+from inferscale.protocol.engine import (
+    Capture,
+    Shown,
+    build_params,
+    inject_params,
+    is_signed,
+    show_params,
+    sign,
+)
+from inferscale_vllm.operation import Build, Inject, Refused, Show, parse
 
 SECRET = "s"
 KEY = "ab" * 32
@@ -29,6 +37,16 @@ def test_inject_and_build_round_trip() -> None:
     captures = [Capture(KEY, 3, 5), Capture("cd" * 32, 5, 9)]
     params = build_params(SECRET, request_id="r", salt="t", captures=captures, prefix_end=3)
     assert parse(params, secret=SECRET) == Build("r", "t", tuple(captures), 3)
+
+
+def test_what_a_prompt_shows_round_trips_with_every_operation() -> None:
+    shows = (Shown((7, 8), (("a memory", KEY), ("another", None))), Shown((), (("a block", None),)))
+    told: dict[str, Any] = {"request_id": "r", "salt": "t", "shows": shows}
+    assert parse(show_params(SECRET, **told), secret=SECRET) == Show("r", "t", shows)
+    params = inject_params(SECRET, items=[KEY], **told)
+    assert parse(params, secret=SECRET) == Inject("r", "t", (KEY,), shows=shows)
+    params = build_params(SECRET, captures=[], is_scratch=True, **told)
+    assert parse(params, secret=SECRET) == Build("r", "t", (), None, shows, is_scratch=True)
 
 
 def test_nothing_of_ours_is_nothing() -> None:
@@ -63,6 +81,13 @@ def test_any_change_breaks_the_signature() -> None:
         {"op": "build", "captures": [[KEY, 0, 5], [KEY, 4, 9]]},
         {"op": "build", "captures": [[KEY, -1, 5]]},
         {"op": "build", "captures": [], "prefix_end": 0},
+        {"op": "show", "shows": "x"},
+        {"op": "show", "shows": [{"after": [], "texts": [["x"]]}]},
+        {"op": "show", "shows": [{"after": [], "texts": [["", None]]}]},
+        {"op": "show", "shows": [{"after": [], "texts": [["two\nlines", None]]}]},
+        {"op": "show", "shows": [{"after": [], "texts": [["x", "not a key"]]}]},
+        {"op": "show", "shows": [{"after": [-1], "texts": []}]},
+        {"op": "show", "shows": [{"after": [2**31], "texts": []}]},
         {"op": "explode"},
         {},
     ],
@@ -74,7 +99,9 @@ def test_malformed(body: dict[str, Any]) -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(["op", "items", "captures", "prefix_end", "v"]), json_values)
+    st.dictionaries(
+        st.sampled_from(["op", "items", "captures", "prefix_end", "v", "shows"]), json_values
+    )
 )
 def test_arbitrary_signed_input_never_breaks(body: dict[str, Any]) -> None:
     try:
@@ -82,4 +109,4 @@ def test_arbitrary_signed_input_never_breaks(body: dict[str, Any]) -> None:
     except Refused as refusal:
         assert refusal.reason in {"malformed", "unauthenticated"}
     else:
-        assert isinstance(result, Inject | Build)
+        assert isinstance(result, Inject | Build | Show)

@@ -4,9 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferscale.protocol.engine import Shown
 from inferscale_vllm.bank import ItemHeader
 from inferscale_vllm.plan import (
     Span,
+    begins_of,
     clip,
     find_chain,
     item_spans,
@@ -93,3 +95,36 @@ def test_prefix_starts() -> None:
     assert prefix_starts(300, 128, 512) == [0, 256]
     assert prefix_starts(900, 128, 512) == [896]
     assert prefix_starts(896, 128, 512) == []  # vLLM's own blocks hold all of it
+
+
+@given(
+    before=st.lists(few_tokens, max_size=4),
+    texts=st.lists(
+        st.tuples(st.lists(few_tokens, min_size=1, max_size=3), st.booleans()), max_size=5
+    ),
+    tail=st.lists(few_tokens, max_size=4),
+    after=st.lists(few_tokens, max_size=2),
+)
+def test_no_text_begins_behind_where_it_is_said_to(
+    before: list[int], texts: list[tuple[list[int], bool]], tail: list[int], after: list[int]
+) -> None:
+    """Few kinds of tokens: openings and items are found by accident, but never too late."""
+    prompt = [*before, *after]
+    truth, pairs, known = [], [], {}
+    for number, (text, has_item) in enumerate(texts):
+        truth.append(len(prompt))
+        prompt += text
+        key = f"key {number}" if has_item else None
+        pairs.append((f"text {number}", key))
+        known |= {key: ids(text)} if key else {}
+    found = begins_of(ids([*prompt, *tail]), [Shown(tuple(after), tuple(pairs))], known)
+    assert [name for _, name in found] == [name for name, _ in pairs]
+    assert all(said <= begin for (said, _), begin in zip(found, truth, strict=True))
+
+
+def test_texts_begin_where_their_items_stand() -> None:
+    prompt = ids([1, 2, 9, 9, 50, 51, 3, 4, 60, 61, 5])
+    known = {"a": ids([50, 51]), "c": ids([60, 61])}
+    frame = Shown((9, 9), (("A", "a"), ("B", None), ("C", "c"), ("D", "not in the bank")))
+    assert begins_of(prompt, [frame], known) == [(4, "A"), (6, "B"), (8, "C"), (10, "D")]
+    assert begins_of(prompt, [Shown((8, 8), (("A", None),))], known) == [(0, "A")]

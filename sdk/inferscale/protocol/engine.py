@@ -84,8 +84,27 @@ class Capture:
     end: int
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Texts that a prompt shows behind the first occurrence of the token ids `after` (nowhere, or
+    none: from its first token on), in this order.
+
+    `texts` are pairs of a name, by which the text is forgotten (`POST /inferscale/items/delete`),
+    and the key of its item, by which it can be told where it stands; None if it has none.
+    """
+
+    after: tuple[int, ...]
+    texts: tuple[tuple[str, str | None], ...]
+
+
 def inject_params(
-    secret: str, *, request_id: str, salt: str, items: Sequence[str], always: bool = False
+    secret: str,
+    *,
+    request_id: str,
+    salt: str,
+    items: Sequence[str],
+    always: bool = False,
+    shows: Sequence[Shown] = (),
 ) -> dict[str, Any]:
     """`kv_transfer_params` of a request that carries the items with these keys, in prompt order.
 
@@ -95,9 +114,19 @@ def inject_params(
         salt: opaque tag of the tenant (hex); exact prefixes are never shared across salts.
         items: item keys (64 hex digits each) in the order in which their text stands in the prompt.
         always: inject even what would be prefilled faster (checks and tests).
+        shows: all texts that can be forgotten and stand in the prompt, injected or not.
     """
     body = {"op": "inject", "request_id": request_id, "salt": salt, "items": list(items)}
-    return _params(secret, body | {"always": True} if always else body)
+    return _params(secret, body | ({"always": True} if always else {}) | _shows(shows))
+
+
+def show_params(
+    secret: str, *, request_id: str, salt: str, shows: Sequence[Shown]
+) -> dict[str, Any]:
+    """`kv_transfer_params` of a request that is nothing but text, and shows some that can be
+    forgotten. Arguments as in `inject_params`."""
+    body = {"op": "show", "request_id": request_id, "salt": salt}
+    return _params(secret, body | _shows(shows))
 
 
 def build_params(
@@ -107,6 +136,8 @@ def build_params(
     salt: str,
     captures: Sequence[Capture],
     prefix_end: int | None = None,
+    shows: Sequence[Shown] = (),
+    is_scratch: bool = False,
 ) -> dict[str, Any]:
     """`kv_transfer_params` of a build: capture these slices, and optionally the exact prefix.
 
@@ -115,6 +146,9 @@ def build_params(
         captures: slices of the prompt to store, ascending and disjoint.
         prefix_end: if given, tokens [0, prefix_end) are kept as an exact prefix, so that a later
             request with the same leading tokens can be injected from its very first item on.
+        shows: as in `inject_params`.
+        is_scratch: nobody will ask for this prompt again; its blocks leave vLLM's prefix cache
+            when it ends.
     """
     body: dict[str, Any] = {
         "op": "build",
@@ -124,7 +158,12 @@ def build_params(
     }
     if prefix_end is not None:
         body["prefix_end"] = prefix_end
-    return _params(secret, body)
+    return _params(secret, body | ({"scratch": True} if is_scratch else {}) | _shows(shows))
+
+
+def _shows(shows: Sequence[Shown]) -> dict[str, Any]:
+    frames = [{"after": list(s.after), "texts": [list(t) for t in s.texts]} for s in shows]
+    return {"shows": frames} if frames else {}
 
 
 def _params(secret: str, body: dict[str, Any]) -> dict[str, Any]:
