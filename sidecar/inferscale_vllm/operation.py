@@ -30,12 +30,14 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Inject:
     """Use the KV of these items where their tokens stand in the prompt; `always`: even if
-    prefilling them were faster."""
+    prefilling them were faster; `stays_exact`: not behind exact KV that lacks less than a block of
+    them."""
 
     request_id: str
     salt: str
     items: tuple[str, ...]
     always: bool = False
+    stays_exact: bool = False
     shows: tuple[Shown, ...] = ()
 
 
@@ -86,7 +88,8 @@ def parse(params: Mapping[str, Any] | None, *, secret: str | None) -> Operation 
             return Show(request_id, salt, shows)
         case "inject":
             keys = tuple(_key(k) for k in _list(body, "items"))
-            return Inject(request_id, salt, keys, body.get("always") is True, shows)
+            flags = {name: body.get(name) is True for name in ("always", "stays_exact")}
+            return Inject(request_id, salt, keys, **flags, shows=shows)
         case "build":
             captures = tuple(_capture(c) for c in _list(body, "captures"))
             _check_ascending(captures)

@@ -173,7 +173,8 @@ class Planner:
         if count < len(inject.items):
             plan.reason = "items_missing" if count == len(items) else "items_not_in_prompt"
         exact = self._cache_manager.get_computed_blocks(request)[1]
-        if exact >= spans[-1].end:
+        rest = spans[-1].end - exact
+        if rest <= 0 or (inject.stays_exact and exact and rest < self._block_size):
             raise Refused("native_hit")
         spans = self._with_prefix(plan, inject.salt, prompt, spans, exact)
         spans = clip([s for s in spans if s.end > exact], len(prompt) - 1)

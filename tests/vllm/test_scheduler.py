@@ -227,6 +227,38 @@ def test_native_hits_come_first(scheduler: Scheduler, cache: CacheManager) -> No
 
 
 @pytest.mark.parametrize(
+    ("exact", "stays_exact", "injected", "reason"),
+    [
+        (BLOCK, True, 0, "native_hit"),
+        (BLOCK, False, 3, None),
+        (0, True, 19, None),
+    ],
+)
+def test_less_than_a_block_behind_exact_kv_is_computed_if_asked_for(
+    bank: Bank,
+    scheduler: Scheduler,
+    cache: CacheManager,
+    *,
+    exact: int,
+    stays_exact: bool,
+    injected: int,
+    reason: str | None,
+) -> None:
+    head = list(range(100, 112))
+    ids = np.asarray(head, np.int32)
+    header = ItemHeader(12, 0, 96, checksum(bytes(96)), ids)
+    bank.put({prefix_key("t", ids, 0): (header, memoryview(bytes(96)))})
+    cache.exact = exact
+    params = inject_params(SECRET, request_id="r", salt="t", items=KEYS, stays_exact=stays_exact)
+    asked = request(params, prompt_token_ids=[*head, *ITEMS[0], *ITEMS[1], *TAIL])
+    scheduler.arrive(asked)
+    assert scheduler.match(asked, exact) == injected
+    scheduler.admit(asked, SimpleNamespace(get_block_ids=lambda: ([7, 8],)), injected)
+    report = (scheduler.finish(asked) or {})["inferscale"]
+    assert (report["native"], report["reason"]) == (exact, reason)
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"lora_request": SimpleNamespace(lora_name="a", lora_path="/nowhere")}, "lora"),

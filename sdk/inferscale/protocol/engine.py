@@ -104,6 +104,7 @@ def inject_params(
     salt: str,
     items: Sequence[str],
     always: bool = False,
+    stays_exact: bool = False,
     shows: Sequence[Shown] = (),
 ) -> dict[str, Any]:
     """`kv_transfer_params` of a request that carries the items with these keys, in prompt order.
@@ -114,10 +115,15 @@ def inject_params(
         salt: opaque tag of the tenant (hex); exact prefixes are never shared across salts.
         items: item keys (64 hex digits each) in the order in which their text stands in the prompt.
         always: inject even what would be prefilled faster (checks and tests).
+        stays_exact: where exact KV is found for all but the last, unfilled block of the items,
+            compute the rest instead of injecting it.
         shows: all texts that can be forgotten and stand in the prompt, injected or not.
     """
     body = {"op": "inject", "request_id": request_id, "salt": salt, "items": list(items)}
-    return _params(secret, body | ({"always": True} if always else {}) | _shows(shows))
+    flags = {"always": always, "stays_exact": stays_exact}
+    return _params(
+        secret, body | {k: True for k, is_set in flags.items() if is_set} | _shows(shows)
+    )
 
 
 def show_params(

@@ -97,6 +97,7 @@ class Composer:
             request_id=plan.request_id,
             salt=tenant_tag(tenant),
             items=plan.keys,
+            stays_exact=self._is_lazy and plan.handle is not None,
         )
         body["kv_transfer_params"] = {**(body.get("kv_transfer_params") or {}), **ours}
         return replace(plan, prefix_ids=prefix, rendering=self._rendering(endpoint, plan, body))

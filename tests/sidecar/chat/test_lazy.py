@@ -62,6 +62,15 @@ async def test_the_second_use_is_followed_by_one_exact_prefill(
     assert sent["max_tokens"] == 1
 
 
+async def test_requests_with_a_handle_ask_to_stay_exact(
+    stage: Stage, http: httpx.AsyncClient
+) -> None:
+    await ask(stage, http)
+    await ask(stage, http, handle=None, user_id="alice")
+    asked = [b["kv_transfer_params"]["inferscale"] for b in stage.engine.bodies if "messages" in b]
+    assert [body.get("stays_exact", False) for body in asked] == [True, False]
+
+
 async def test_text_and_requests_without_a_handle_do_not_count(
     stage: Stage, http: httpx.AsyncClient
 ) -> None:
