@@ -12,7 +12,6 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +95,18 @@ def arms_of(policies: list[str], ks: list[int], rs: list[int]) -> list[Arm]:
 
 
 def in_turns(questions: list[Case], made_up: list[Case]) -> list[Case]:
-    """List after list, one of LoCoMo and two made-up ones in turns: a run may be cut short."""
+    """List after list, one of LoCoMo and its share of the made-up ones in turns: a run that is cut
+    short has covered both, the made-up ones completely unless it is cut in the last list.
+    """
     real, other = (
         [list(own) for _, own in itertools.groupby(sorted(cases, key=_name), key=_name)]
         for cases in (questions, made_up)
     )
-    order: Iterable[tuple[list[Case], ...]] = itertools.zip_longest(
-        real, other[0::2], other[1::2], fillvalue=[]
-    )
-    return [case for lists in order for own in lists for case in own]
+    share = -(-len(other) // max(1, len(real) - 1))
+    order: list[list[Case]] = []
+    for n in range(max(1, len(real))):
+        order += real[n : n + 1] + other[n * share : (n + 1) * share]
+    return list(itertools.chain.from_iterable(order))
 
 
 def _name(case: Case) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.quality import report, synthetic
-from benchmarks.quality.__main__ import arms_of
+from benchmarks.quality.__main__ import arms_of, in_turns
 from benchmarks.quality.cases import Case, Pool
 from benchmarks.quality.measure import BALANCED, TEXT, Measurement
 from benchmarks.quality.prompts import Prompter
@@ -45,6 +45,23 @@ class FakeServing:
 def vectors(*texts: str) -> np.ndarray:
     made = np.stack([np.random.default_rng(sum(map(ord, t))).normal(size=8) for t in texts])
     return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("conversations", "cases"), [(10, 24), (10, 12), (2, 2), (0, 6), (3, 0)])
+def test_made_up_lists_are_done_before_the_last_conversation(conversations: int, cases: int):
+    pools = [Pool(f"conv-{n}", ("a fact",)) for n in range(conversations)]
+    real = [Case("locomo", pool, f"{n}?", "yes") for n in range(4) for pool in pools]
+    made_up = synthetic.cases(cases) if cases else []
+    order = in_turns(real, made_up)
+    assert sorted(map(repr, order)) == sorted(map(repr, [*real, *made_up]))
+    names = list(dict.fromkeys(case.pool.name for case in order))
+    assert all(
+        order[at].pool.name == order[at + 1].pool.name
+        for at in range(len(order) - 1)
+        if order[at + 1].pool.name in {case.pool.name for case in order[: at + 1]}
+    ), "list by list"
+    if conversations > 1:
+        assert names[0].startswith("conv") and names[-1].startswith("conv")
 
 
 @pytest.mark.timeout(60)
