@@ -6,6 +6,7 @@ not independent of each other.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,16 @@ def kl(truth: np.ndarray, other: np.ndarray) -> float:
 def top1(truth: np.ndarray, other: np.ndarray) -> float:
     """Share of positions where both like the same token best."""
     return float((truth.argmax(-1) == other.argmax(-1)).mean())
+
+
+def by_position(truth: np.ndarray, got: np.ndarray, answer: Sequence[int]) -> dict[str, Any]:
+    """Lists over the positions of the answer, of two logprob arrays `[positions, vocabulary]`."""
+    return {
+        "kl": (np.exp(truth) * (truth - got)).sum(-1).round(5).tolist(),
+        "same": (truth.argmax(-1) == got.argmax(-1)).tolist(),
+        "hit": (got.argmax(-1) == np.array(answer)).tolist(),
+        "text_hit": (truth.argmax(-1) == np.array(answer)).tolist(),
+    }
 
 
 def recovered(scored: Sequence[Scored], *, only_helped: bool = True) -> float:

@@ -12,21 +12,15 @@ from typing import Any
 from benchmarks.quality.prompts import Prompter
 from benchmarks.quality.serving import ROOT, serving
 from benchmarks.quality.trials.forge import Forge
+from benchmarks.quality.trials.frames import FRAMES
 from benchmarks.quality.trials.questions import load
 from benchmarks.quality.trials.run import Frame, Trial, say
 from benchmarks.quality.trials.series import SERIES
 
-from inferscale_sidecar.compose.frame import HEADING, MemoryFrame
 from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 
 FACTS = 20
-
-
-class BareFrame(MemoryFrame):
-    """The frame without the line that opens lists."""
-
-    heading = HEADING
 
 
 def main() -> None:
@@ -60,7 +54,7 @@ async def _run(options: argparse.Namespace) -> None:
             say("the engine is up")
             tokenizer = await asyncio.to_thread(ChatTokenizer.load, engine.model_folder)
             markers = (*tokenizer.markers, *tokenizer.role_markers)
-            shown = {"": MemoryFrame(markers), "bare": BareFrame(markers)}
+            shown = {name: kind(markers) for name, kind in FRAMES.items()}
             lists = {name: ListTokenizer(tokenizer, frame) for name, frame in shown.items()}
             forge = Forge(Path(folder) / "bank")
             for (name, k), own in asked.items():

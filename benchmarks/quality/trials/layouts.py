@@ -77,6 +77,12 @@ def sliding(facts: Sequence[str], chosen: Sequence[int], behind: int) -> list[Wi
     ]
 
 
+def behind_earlier(facts: Sequence[str], n: int, count: int) -> Window:
+    """One fact by itself, behind the `count` facts before it in time."""
+    own = facts[max(0, n - count) : n]
+    return Window((*GENERIC_ITEMS[: count - len(own)], *own), (n,))
+
+
 def behind_turns(
     facts: Sequence[str], sources: Mapping[str, list[str]], count: int
 ) -> list[Window]:

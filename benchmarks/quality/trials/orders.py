@@ -17,7 +17,7 @@ def best_last(vectors: np.ndarray, query: np.ndarray, k: int) -> list[int]:
 
 
 def ordered(order: str, usual: Sequence[int], vectors: np.ndarray) -> list[int]:
-    """A served list in another order; `bare` and `best_last` are the usual one.
+    """A served list in another order; `best_last` and frames are the usual one.
 
     Args:
         order: what an arm names.
@@ -30,6 +30,8 @@ def ordered(order: str, usual: Sequence[int], vectors: np.ndarray) -> list[int]:
         far = chosen[:half]
         rng.shuffle(far)
         return far + chosen[half:]
+    if order == "far_half_built":
+        return sorted(chosen[:half]) + chosen[half:]
     if order == "without_worst":
         return chosen[1:]
     if order == "all_shuffled":

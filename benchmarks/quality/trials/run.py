@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from benchmarks import _output
 from benchmarks.quality import stats
 from benchmarks.quality.cases import Case
@@ -48,7 +47,7 @@ class Trial:
 
     Args:
         serving: the engine.
-        frames: its prompts: as shipped (`""`) and without the line that opens lists (`bare`).
+        frames: its prompts, by the names of `frames.FRAMES`.
         forge: of its bank.
         asked: what is asked of which facts.
         write: takes the records.
@@ -123,9 +122,9 @@ class Trial:
         """Encodes facts under keys.
 
         Args:
-            how: `head`: behind the tokens that stand before a served list; `bare`: see `Trial`.
+            how: `head`: behind the tokens that stand before a served list; or the name of a frame.
         """
-        salt, frame = secrets.token_hex(16), self._frames["bare" if how == "bare" else ""]
+        salt, frame = secrets.token_hex(16), self._frames.get(how, self._frames[""])
 
         async def send(window: Window) -> None:
             tokens = frame.lists.split([*window.before, *(facts[n] for n in window.new)])
@@ -170,12 +169,12 @@ class Trial:
             about = {"arm": arm.name, "pool": case.pool.name, "question": number}
             known = {"none": none, "stuffed": truth, "usual": texts["best_last"], "nll": got}
             nlls = {name: stats.nll(logprobs, answer) for name, logprobs in known.items()}
-            self._write({**about, **nlls, **_by_position(truth, got, answer)})
+            self._write({**about, **nlls, **stats.by_position(truth, got, answer)})
 
         await asyncio.gather(*(one(arm) for arm in arms if number < arm.questions))
 
     def _ids(self, case: Case, order: str, chosen: Sequence[int]) -> tuple[int, ...]:
-        return self._frames["bare" if order == "bare" else ""].prompter.of(case, chosen)
+        return self._frames.get(order, self._frames[""]).prompter.of(case, chosen)
 
     async def _params(
         self, arm: Arm, case: Case, chosen: Sequence[int], number: int
@@ -199,8 +198,8 @@ class Trial:
     ) -> dict[int, str]:
         """Keys by fact of an arm that is built for one question."""
         pool, (kind, _, detail) = case.pool, arm.per_case.partition(":")
-        if kind == "alone":
-            return self._mixed(chosen, pool.name, self._keys["generic(0)", pool.name], int(detail))
+        if kind == "front":
+            return await self._front(case, chosen, [int(n) for n in detail.split(",")])
         what = kind if kind == "exact" else arm.per_case
         mine = {n: _key(what, arm.served_head, number, pool.name, n) for n in chosen}
         windows = [Window((), tuple(chosen))]
@@ -215,22 +214,25 @@ class Trial:
         first, last = (int(n) for n in detail.split("-"))
         return self._mixed(chosen, pool.name, mine, last, first)
 
+    async def _front(
+        self, case: Case, chosen: Sequence[int], lines: Sequence[int]
+    ) -> dict[int, str]:
+        """The first items behind so many facts before them in time, each built alone."""
+        name, facts = case.pool.name, case.pool.facts
+        own = {n: _key("front", name, n, before) for n, before in zip(chosen, lines, strict=False)}
+        async with self._alone:
+            for (n, key), before in zip(own.items(), lines, strict=True):
+                if key not in self._built:
+                    self._built.add(key)
+                    await self._build([layouts.behind_earlier(facts, n, before)], {n: key}, facts)
+        return self._mixed(chosen, name, own, len(lines))
+
     def _mixed(
         self, chosen: Sequence[int], pool: str, own: Any, last: int, first: int = 0
     ) -> dict[int, str]:
         """Keys of `own` for places first to last of a served list, the shipped ones elsewhere."""
         base = self._keys[BASE, pool]
         return {n: own[n] if first <= place < last else base[n] for place, n in enumerate(chosen)}
-
-
-def _by_position(truth: np.ndarray, got: np.ndarray, answer: Sequence[int]) -> dict[str, Any]:
-    """Lists over the positions of the answer, of two logprob arrays `[positions, vocabulary]`."""
-    return {
-        "kl": (np.exp(truth) * (truth - got)).sum(-1).round(5).tolist(),
-        "same": (truth.argmax(-1) == got.argmax(-1)).tolist(),
-        "hit": (got.argmax(-1) == np.array(answer)).tolist(),
-        "text_hit": (truth.argmax(-1) == np.array(answer)).tolist(),
-    }
 
 
 def _key(*parts: object) -> str:

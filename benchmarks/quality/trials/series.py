@@ -19,11 +19,12 @@ class Arm:
     Attributes:
         recipe: how its items are made (`layouts.windows`, `Trial`); empty: as text.
         r: items at the end that are left to prefill, or `UNLIKE`.
-        order: of the served list (`orders.ordered`); `bare`: the usual one, without the line that
-            opens lists (and built without it: a recipe that ends in `@bare`).
+        order: of the served list (`orders.ordered`); a name of `frames.FRAMES`: the usual one, in
+            that frame (and built in it: a recipe that ends in `@` and the name).
         per_case: built for one question only; `exact:a-b`: items a to b are what prefill makes of
             the served list, the others the shipped ones; `sliding:n`: each item behind the n that
-            it is served behind; `alone:n`: the first n alone behind the heading.
+            it is served behind; `front:a,b,…`: the first item behind the a facts before it in time,
+            the second behind b, and so on, the others the shipped ones.
         served_head: built behind the tokens that really stand before the list.
         questions: only so many of a series.
         grain: only on items of this kind (`grains.GRAINS`).
@@ -75,14 +76,19 @@ SERIES = {
     "places": (
         Arm(BASE),
         Arm(BASE, 2),
-        Arm("exact first 1", per_case="exact:0-1", served_head=True),
-        Arm("exact first 2", per_case="exact:0-2", served_head=True),
+        Arm("front 0", per_case="front:0"),
+        Arm("front 0", 2, per_case="front:0"),
+        Arm("front 0,1,2", per_case="front:0,1,2"),
+        Arm("front 1,1,1", per_case="front:1,1,1"),
+        Arm("front 0 to 7", per_case="front:0,1,2,3,4,5,6,7"),
+        Arm("front 0 to 7", 2, per_case="front:0,1,2,3,4,5,6,7"),
         Arm("exact first half", per_case="exact:0-10", served_head=True),
         Arm("exact last half", per_case="exact:10-999", served_head=True),
-        Arm("exact but first 1", per_case="exact:1-999", served_head=True),
-        Arm("generic(0)"),
-        Arm("first 1 alone", per_case="alone:1"),
-        Arm("first 1 alone", 2, per_case="alone:1"),
+        Arm(f"{BASE}@three", order="three"),
+        Arm(f"{BASE}@three", 2, order="three"),
+        Arm(BASE, order="far_half_built"),
+        Arm("", order="three"),
+        Arm("", order="far_half_built"),
     ),
     "opening": (
         Arm(BASE),

@@ -59,6 +59,12 @@ def test_a_served_list_is_encoded_behind_what_it_is_served_behind():
     ]
 
 
+def test_a_fact_behind_earlier_ones_has_made_up_ones_where_there_are_none():
+    assert layouts.behind_earlier(FACTS, 5, 2) == Window(FACTS[3:5], (5,))
+    assert layouts.behind_earlier(FACTS, 1, 3) == Window((*GENERIC_ITEMS[:2], FACTS[0]), (1,))
+    assert layouts.behind_earlier(FACTS, 7, 0) == Window((), (7,))
+
+
 def test_facts_of_a_session_are_encoded_behind_its_turns():
     first, second = ["a", "b", "c"], ["d"]
     sources = {fact: first if n < 30 else second for n, fact in enumerate(FACTS)}

@@ -8,7 +8,9 @@ from benchmarks.quality.trials.series import UNLIKE, Arm
 VECTORS = np.eye(8)[[0, 1, 2, 3, 4, 5, 6, 6]]
 
 
-@pytest.mark.parametrize("order", ["best_last", "all_shuffled", "built", "alike_last"])
+@pytest.mark.parametrize(
+    "order", ["best_last", "all_shuffled", "built", "alike_last", "far_half_built"]
+)
 def test_an_order_keeps_the_facts(order: str):
     assert sorted(orders.ordered(order, [5, 3, 6, 1, 7], VECTORS)) == [1, 3, 5, 6, 7]
 
