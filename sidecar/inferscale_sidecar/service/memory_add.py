@@ -32,6 +32,8 @@ from inferscale_sidecar.store.records import (
     IdempotencyKey,
 )
 
+_FEW = 4
+
 
 class MemoryAdder:
     """The half of `MemoryService` that adds; see there for the arguments."""
@@ -115,7 +117,9 @@ class MemoryAdder:
                 infer=facts is not None,
                 lifetime=expires_at or ttl_s,
             )
-            if key:
+            # A few texts are embedded as soon as looked for, and the store finds the earlier call.
+            is_quick = facts is None and 0 < len(notes) <= _FEW and expires_at is None
+            if key and not is_quick:
                 earlier = await self._store.replay(tenant.id, key, fingerprint=self._fingerprint())
                 if earlier is not None:
                     return self._shown_all(Additions(earlier))

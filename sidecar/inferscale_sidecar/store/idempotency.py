@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.core import Memory, Moment, Scope
@@ -12,6 +12,11 @@ from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.store.records import Added, IdempotencyKey
 from inferscale_sidecar.store.rows import batched, is_there, select_memories, to_memory
 from inferscale_sidecar.store.schema import idempotency, memories, memory_versions
+
+_KEEP = insert(idempotency)
+_FIND = select(idempotency).where(
+    idempotency.c.tenant_id == bindparam("tenant"), idempotency.c.key == bindparam("its_key")
+)
 
 
 async def keep_results(
@@ -29,7 +34,7 @@ async def keep_results(
         "result": [[added.memory.id, added.event] for added in results],
         "created_at": now,
     }
-    await conn.execute(insert(idempotency), row)
+    await conn.execute(_KEEP, row)
 
 
 async def find_results(
@@ -45,13 +50,8 @@ async def find_results(
     Raises:
         Conflict: the key was used for another request.
     """
-    row = (
-        await conn.execute(
-            select(idempotency).where(
-                idempotency.c.tenant_id == tenant_id, idempotency.c.key == request.key
-            )
-        )
-    ).one_or_none()
+    found = await conn.execute(_FIND, {"tenant": tenant_id, "its_key": request.key})
+    row = found.one_or_none()
     if row is None:
         return None
     if row.request_hash != request.request_hash:

@@ -4,9 +4,10 @@ import uuid
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import insert
+from sqlalchemy import BindParameter, Select, bindparam, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale.protocol.values import SCOPE_IDS
@@ -22,6 +23,8 @@ from inferscale_sidecar.store.rows import (
     version_row,
 )
 from inferscale_sidecar.store.schema import embeddings, memories, memory_versions
+
+_INSERTS = tuple(insert(table) for table in (memories, embeddings, memory_versions))
 
 
 async def known_texts(
@@ -41,13 +44,23 @@ async def known_texts(
     """
     found: dict[str, Memory] = {}
     for some in batched(list(dict.fromkeys(digests))):
-        query = select_memories(fingerprint).where(
-            memories.c.tenant_id == tenant_id,
-            memories.c.scope_key == scope_digest(scope),
-            memories.c.text_hash.in_(some),
-        )
-        found |= {row.text_hash: to_memory(row) for row in await conn.execute(query)}
+        its = {"tenant": tenant_id, "scope": scope_digest(scope), "digests": some}
+        if fingerprint is not None:
+            its["fingerprint"] = fingerprint
+        rows = await conn.execute(_under_digests(fingerprint is not None), its)
+        found |= {row.text_hash: to_memory(row) for row in rows}
     return await expiry.drop_expired(conn, found, seq=seq, now=now, keep=keep)
+
+
+@cache
+def _under_digests(has_engine: bool) -> Select[Any]:
+    """Memories of a `tenant` and `scope` under some `digests`, for a `fingerprint` if any."""
+    fingerprint: BindParameter[str] | None = bindparam("fingerprint") if has_engine else None
+    return select_memories(fingerprint).where(
+        memories.c.tenant_id == bindparam("tenant"),
+        memories.c.scope_key == bindparam("scope"),
+        memories.c.text_hash.in_(bindparam("digests", expanding=True)),
+    )
 
 
 async def keep_longer(
@@ -119,9 +132,8 @@ async def insert_rows(
         for row in rows
     ]
     versions = [version_row(row, "ADD", row["seq"], row["created_at"]) for row in rows]
-    await conn.execute(insert(memories), rows)
-    await conn.execute(insert(embeddings), vectors)
-    await conn.execute(insert(memory_versions), versions)
+    for statement, values in zip(_INSERTS, (rows, vectors, versions), strict=True):
+        await conn.execute(statement, values)
     texts = [row["text"] for row in rows]
     await quota.count_texts(conn, rows[0]["tenant_id"], "memories", texts)
 

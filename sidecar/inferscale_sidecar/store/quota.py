@@ -8,9 +8,20 @@ holds against concurrent writers in other processes too.
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any, Literal, get_args
 
-from sqlalchemy import Column, ColumnElement, Select, func, literal, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    Update,
+    bindparam,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.errors import NotFound, QuotaExceeded, TooLarge
@@ -33,6 +44,9 @@ _COUNTS: Mapping[str, Column[Any]] = {
     "documents": tenants.c.num_documents,
     "text_bytes": tenants.c.text_bytes,
 }
+_OWN_LIMITS = select(tenant_limits.c.name, tenant_limits.c.value).where(
+    tenant_limits.c.tenant_id == bindparam("tenant")
+)
 _WORDS = {"messages": "messages of threads", "text_bytes": "bytes of text"}
 
 
@@ -55,8 +69,7 @@ def _rows(tenant_id: ColumnElement[Any], text: ColumnElement[Any]) -> Select[Any
 
 async def own_limits(conn: AsyncConnection, tenant_id: str) -> dict[str, int]:
     """What is set for this tenant alone."""
-    query = select(tenant_limits.c.name, tenant_limits.c.value)
-    found = await conn.execute(query.where(tenant_limits.c.tenant_id == tenant_id))
+    found = await conn.execute(_OWN_LIMITS, {"tenant": tenant_id})
     return {row.name: row.value for row in found}
 
 
@@ -68,9 +81,17 @@ async def limits_of(conn: AsyncConnection, tenant_id: str, defaults: Limits) -> 
 
 async def count(conn: AsyncConnection, tenant_id: str, **changes: int) -> None:
     """Add to what the tenant uses, by the names of `Usage`; negative numbers take away."""
-    values = {_COUNTS[name].name: _COUNTS[name] + more for name, more in changes.items() if more}
-    if values:
-        await conn.execute(update(tenants).where(tenants.c.id == tenant_id).values(values))
+    more = {f"more_{name}": number for name, number in changes.items() if number}
+    if more:
+        names = tuple(name for name, number in changes.items() if number)
+        await conn.execute(_adding(names), more | {"tenant": tenant_id})
+
+
+@cache
+def _adding(names: tuple[str, ...]) -> Update:
+    """Adds `more_<name>` to each of these counts of a `tenant`."""
+    values = {_COUNTS[name].name: _COUNTS[name] + bindparam(f"more_{name}") for name in names}
+    return update(tenants).where(tenants.c.id == bindparam("tenant")).values(values)
 
 
 async def count_texts(

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Row,
     Select,
     Table,
     and_,
+    bindparam,
     case,
     literal,
     or_,
@@ -33,6 +35,14 @@ T = TypeVar("T")
 
 # Below the limit on bound variables of every database, and of every SQLite build.
 BATCH = 500
+
+# What every addition runs is made once: making a statement takes longer than running it.
+_BUMP = (
+    update(tenants)
+    .where(tenants.c.id == bindparam("tenant"))
+    .values(change_seq=tenants.c.change_seq + 1)
+    .returning(tenants.c.change_seq)
+)
 
 
 def batched(items: Sequence[T], size: int = BATCH) -> Iterator[Sequence[T]]:
@@ -103,7 +113,7 @@ def in_list(tenant_id: str, scope: Scope) -> ColumnElement[bool]:
     return and_(memories.c.tenant_id == tenant_id, memories.c[f"{kind}_id"] == value)
 
 
-def has_state(fingerprint: str | None) -> ColumnElement[str]:
+def has_state(fingerprint: str | BindParameter[str] | None) -> ColumnElement[str]:
     """A memory's KV state as SQL, given the joins of `with_state`."""
     if fingerprint is None:
         return literal("queued")
@@ -115,7 +125,7 @@ def has_state(fingerprint: str | None) -> ColumnElement[str]:
     )
 
 
-def with_state(query: Select[Any], fingerprint: str | None) -> Select[Any]:
+def with_state(query: Select[Any], fingerprint: str | BindParameter[str] | None) -> Select[Any]:
     """Join each memory's KV and build rows of this engine fingerprint to a query on `memories`."""
     if fingerprint is None:
         return query.select_from(memories)
@@ -132,7 +142,7 @@ def with_state(query: Select[Any], fingerprint: str | None) -> Select[Any]:
     return query.select_from(joined)
 
 
-def select_memories(fingerprint: str | None) -> Select[Any]:
+def select_memories(fingerprint: str | BindParameter[str] | None) -> Select[Any]:
     """All memories with their state; the caller adds the conditions."""
     columns = (*memories.c, has_state(fingerprint).label("kv_state"))
     return with_state(select(*columns), fingerprint)
@@ -220,13 +230,7 @@ async def next_seq(conn: AsyncConnection, tenant_id: str) -> int:
     Raises:
         NotFound: no such tenant.
     """
-    bump = (
-        update(tenants)
-        .where(tenants.c.id == tenant_id)
-        .values(change_seq=tenants.c.change_seq + 1)
-        .returning(tenants.c.change_seq)
-    )
-    seq: int | None = (await conn.execute(bump)).scalar_one_or_none()
+    seq: int | None = (await conn.execute(_BUMP, {"tenant": tenant_id})).scalar_one_or_none()
     if seq is None:
         raise NotFound(f"no tenant {tenant_id!r}; it was removed, or never created")
     return seq

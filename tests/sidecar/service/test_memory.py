@@ -107,6 +107,14 @@ async def test_a_retry_with_the_same_key_changes_nothing(world: Any) -> None:
     assert other[0].event == "ADD"
 
 
+async def test_a_long_addition_that_is_sent_again_is_not_embedded_again(world: Any) -> None:
+    texts = [Message(role="user", content=f"fact number {i}") for i in range(20)]
+    first = await world.memory.add(world.tenant, ALICE, texts, idempotency_key="k1")
+    embedded = world.embedder.num_embedded
+    assert await world.memory.add(world.tenant, ALICE, texts, idempotency_key="k1") == first
+    assert world.embedder.num_embedded == embedded == 20
+
+
 @pytest.mark.parametrize("key", ["", "k" * 257, "a\nb", "ключ"])
 async def test_a_bad_key_is_refused(world: Any, key: str) -> None:
     with pytest.raises(InvalidInput, match="Idempotency-Key"):
