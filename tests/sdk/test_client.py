@@ -1,5 +1,6 @@
 """Every method of both clients: the request it makes, and what it gives back."""
 
+import inspect
 import json
 from datetime import UTC, datetime
 
@@ -7,7 +8,17 @@ import httpx
 import pytest
 
 import inferscale
-from inferscale import InvalidArgumentError, NotFoundError
+from inferscale import (
+    SCOPE_IDS,
+    AsyncBlocks,
+    AsyncMemory,
+    AsyncThreads,
+    Blocks,
+    InvalidArgumentError,
+    Memory,
+    NotFoundError,
+    Threads,
+)
 
 
 async def test_add_sends_what_was_said_and_a_key(sidecar, memory):
@@ -394,3 +405,36 @@ async def test_the_moment_goes_along_with_every_reading(sidecar, memory, record,
     for wrong in ("yesterday", datetime(2026, 5, 4)):
         with pytest.raises(InvalidArgumentError):
             await memory.search("q", user_id="a", as_of=wrong)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Memory, AsyncMemory, Blocks, AsyncBlocks, Threads, AsyncThreads],
+)
+def test_what_takes_one_id_of_a_scope_takes_all(kind):
+    taking = 0
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        taken = set(inspect.signature(method).parameters) & set(SCOPE_IDS)
+        if "agent_id" in taken:
+            taking += 1
+            own = {"run_id"} if kind in (Threads, AsyncThreads) else set()  # a thread is a run
+            assert taken | own == set(SCOPE_IDS), name
+    assert taking
+
+
+async def test_an_app_is_named_on_the_wire(sidecar, memory, record, handle_body):
+    mail = {"user_id": "alice", "app_id": "mail"}
+    for body in ({"results": []}, {"results": []}, {"deleted": 0}):
+        sidecar.reply(body)
+    sidecar.reply({**handle_body, "app_id": "mail"})
+    await memory.add("x", **mail)
+    assert {**sidecar.body, **mail} == sidecar.body
+    await memory.search("x", filters={**mail, "OR": [{"topic": "a"}]})
+    assert {**sidecar.body, **mail} == sidecar.body
+    assert sidecar.body["filters"] == {"OR": [{"topic": "a"}]}
+    await memory.delete_all(app_id="mail")
+    assert dict(sidecar.last.url.params) == {"app_id": "mail"}
+    assert (await memory.recall("x", **mail)).app_id == "mail"
+    for wildcard in ("*", "", "a b"):
+        with pytest.raises(InvalidArgumentError, match="app_id"):
+            await memory.search("x", app_id=wildcard)

@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from inferscale import Memory
+from inferscale import SCOPE_IDS, Memory
 
 FACT = "My sister Maya keeps bees in Oslo"
 USER = "X-InferScale-User-Id"
@@ -58,9 +58,7 @@ async def test_a_memory_from_birth_to_death(sidecar, memory: Memory, user, mode)
 async def test_no_tool_asks_for_an_identity(sidecar, user):
     async with connected(sidecar.url, **{USER: user}) as client:
         for tool in (await client.list_tools()).tools:
-            assert not {"user_id", "agent_id", "run_id", "ctx"} & set(
-                tool.input_schema["properties"]
-            )
+            assert not {*SCOPE_IDS, "ctx"} & set(tool.input_schema["properties"])
 
 
 async def test_each_request_is_its_callers(sidecar, memory: Memory, user):
@@ -79,13 +77,20 @@ async def test_each_request_is_its_callers(sidecar, memory: Memory, user):
     assert memory.get(theirs).memory == FACT
 
 
-async def test_ids_are_anded_and_may_be_any_of_the_three(sidecar, memory: Memory, user):
+async def test_ids_are_anded_and_may_be_any(sidecar, memory: Memory, user):
     memory.add("said to the cook", user_id=user, agent_id="cook")
     memory.add("said to the tailor", user_id=user, agent_id="tailor")
     headers = {USER: user, "X-InferScale-Agent-Id": "cook"}
     async with connected(sidecar.url, **headers) as client:
         found = (await call(client, "list_memories"))["memories"]
         assert [each["memory"] for each in found] == ["said to the cook"]
+    mine = memory.add("said in the shop", user_id=user, app_id="shop").results[0].id
+    async with connected(sidecar.url, **{USER: user, "X-InferScale-App-Id": "mail"}) as client:
+        assert (await call(client, "list_memories"))["memories"] == []
+        assert "no such memory" in await call(client, "delete_memory", memory_id=mine)
+    async with connected(sidecar.url, **{USER: user, "X-InferScale-App-Id": "shop"}) as client:
+        (found,) = (await call(client, "list_memories"))["memories"]
+        assert found["memory"] == "said in the shop"
 
 
 async def test_without_a_user_tools_say_what_is_missing(sidecar):

@@ -13,7 +13,7 @@ pytest.importorskip("mcp.server.mcpserver", reason="mcp 2 is missing: integratio
 
 from mcp import Client, StdioServerParameters, stdio_client
 
-from inferscale import AsyncMemory, InvalidArgumentError, Memory
+from inferscale import SCOPE_IDS, AsyncMemory, InvalidArgumentError, Memory
 from inferscale_mcp import create_server
 
 FACT = "My sister Maya keeps bees in Oslo"
@@ -51,7 +51,7 @@ async def test_tools_say_what_they_do_and_ask_for_no_identity(connect):
         for tool in tools.values():
             assert tool.description
             assert tool.output_schema
-            assert not {"user_id", "agent_id", "run_id"} & set(tool.input_schema["properties"])
+            assert not set(SCOPE_IDS) & set(tool.input_schema["properties"])
         assert tools["search_memories"].annotations.read_only_hint
         assert tools["delete_memory"].annotations.destructive_hint
 

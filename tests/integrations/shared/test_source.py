@@ -18,6 +18,7 @@ from inferscale_shared.source import check_source, memory_of
         (lambda context: {"user_id": context}, "b", {"user_id": "b"}),
         (None, {"user_id": "b", "k": 9, "run_id": None}, {"user_id": "b"}),
         (None, SimpleNamespace(agent_id="x", run_id="y"), {"agent_id": "x", "run_id": "y"}),
+        (None, SimpleNamespace(user_id="b", app_id="z"), {"user_id": "b", "app_id": "z"}),
     ],
 )
 def test_what_was_said_comes_before_the_context(source: Any, context: Any, named: Any) -> None:

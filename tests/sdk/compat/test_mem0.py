@@ -243,11 +243,31 @@ async def test_metadata_is_merged(memory, alice):
 
 
 async def test_metadata_cannot_say_whose_a_memory_is(memory, caplog):
-    await memory.add("mine", user_id="alice", metadata={"user_id": "bob", "agent_id": "x", "k": 1})
+    await memory.add("mine", user_id="alice", metadata={"user_id": "bob", "app_id": "x", "k": 1})
     (item,) = (await memory.get_all(user_id="alice"))["results"]
     assert item["metadata"] == {"k": 1}
     assert "user_id" in caplog.text and "bob" not in caplog.text
     assert (await memory.get_all(user_id="bob"))["results"] == []
+
+
+async def test_an_app_is_an_id_as_the_others(memory):
+    await memory.add("of the mail app", user_id="alice", app_id="mail")
+    await memory.add("of the shop app", user_id="alice", app_id="shop")
+    for arguments in (
+        {"user_id": "alice", "app_id": "mail"},
+        {"filters": {"user_id": "alice", "app_id": "mail"}},
+        {"filters": {"AND": [{"app_id": "mail"}, {"user_id": "alice"}]}},
+        {"app_id": "mail"},
+    ):
+        (item,) = (await memory.get_all(**arguments))["results"]
+        assert (item["memory"], item["app_id"]) == ("of the mail app", "mail")
+        assert texts(await memory.search("app", **arguments)) == ["of the mail app"]
+    assert len((await memory.get_all(user_id="alice"))["results"]) == 2
+    for filters in ({"app_id": "*"}, {"user_id": "alice", "OR": [{"app_id": "mail"}]}):
+        with pytest.raises(ValueError):
+            await memory.search("x", filters=filters)
+    await memory.delete_all(app_id="mail")
+    assert texts(await memory.get_all(user_id="alice")) == ["of the shop app"]
 
 
 async def test_delete_says_so_and_delete_all_keeps_to_its_scope(memory, alice):

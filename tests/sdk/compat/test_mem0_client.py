@@ -146,6 +146,25 @@ async def test_batches_and_deletions(client):
     assert (await client.get_all(user_id="bob"))["count"] == 0
 
 
+async def test_an_app_is_an_entity(client):
+    for app in ("mail", "shop"):
+        await client.add(f"of {app}", user_id="alice", app_id=app)
+    await client.add("of nobody", app_id="mail")
+    for arguments in (
+        {"app_id": "mail", "user_id": "alice"},
+        {"filters": {"AND": [{"user_id": "alice"}, {"app_id": "mail"}]}},
+        {"options": {"filters": {"app_id": "mail", "user_id": "alice"}}},
+    ):
+        assert texts(await client.search("of", **arguments)) == ["of mail"]
+        (found,) = (await client.get_all(**arguments))["results"]
+        assert (found["user_id"], found["app_id"]) == ("alice", "mail")
+    assert (await client.get_all(user_id="alice"))["count"] == 2
+    assert await client.delete_users(app_id="mail") == {"message": "Entity deleted successfully."}
+    assert texts(await client.get_all(user_id="alice")) == ["of shop"]
+    assert await client.delete_all(user_id="alice", app_id="shop")
+    assert (await client.get_all(user_id="alice"))["count"] == 0
+
+
 async def test_an_unknown_id_raises_as_on_the_platform(client):
     for attempt in (client.get("nope"), client.delete("nope"), client.update("nope", text="x")):
         with pytest.raises(MemoryNotFoundError):

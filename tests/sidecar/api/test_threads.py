@@ -42,6 +42,25 @@ async def test_the_life_of_a_thread(client: Any) -> None:
     assert (await client.get("/v1/threads/t1")).status_code == 404
 
 
+async def test_what_is_remembered_in_an_apps_thread_is_that_apps(client: Any) -> None:
+    thread = await _create(client, app_id="mail")
+    assert thread["app_id"] == "mail"
+    taken = await client.post("/v1/threads", json={"id": "t1", "user_id": "alice"})
+    assert taken.status_code == 409
+    path = "/v1/threads/t1/messages"
+    await client.post(path, json={"messages": "I like tea", "infer": False})
+    (found,) = (await client.get("/v1/memories?app_id=mail")).json()["results"]
+    assert (found["user_id"], found["run_id"], found["app_id"]) == ("alice", "t1", "mail")
+    assert (await client.get("/v1/threads?app_id=mail")).json()["total"] == 1
+    assert (await client.get("/v1/threads?app_id=shop")).json()["total"] == 0
+    context = (await client.post("/v1/threads/t1/context", json={})).json()
+    assert (context["app_id"], context["user_id"]) == ("mail", "alice")
+    handle = (await client.get(f"/v1/handles/{context['handle']}")).json()
+    assert handle["app_id"] == "mail"
+    receipt = (await client.delete("/v1/memories?app_id=mail")).json()
+    assert (receipt["deleted"], receipt["threads"], receipt["messages"]) == (1, 1, 1)
+
+
 async def test_a_context_has_the_summary_of_what_came_before(client: Any, world: Any) -> None:
     await _create(client)
     path = "/v1/threads/t1"

@@ -154,6 +154,8 @@ def test_an_export_goes_from_one_tenant_to_another(cli: Run, tmp_path: Path) -> 
     assert cli("tenants", "create", "acme")[0] == 0
     code, report = cli("import", file, "--tenant", "acme", "--dry-run")
     assert (code, report["memories"], report["dry_run"]) == (0, 1, True)
+    assert cli("export", "--app", "mail", "-o", file)[0] == 0
+    assert cli("import", file, "--dry-run")[1]["memories"] == 0
     assert cli("export", "--user", "bob", "-o", file)[0] == 0
     assert cli("import", file, "--dry-run")[1]["memories"] == 0
 

@@ -106,6 +106,16 @@ def test_what_cannot_be_stored_is_named() -> None:
     assert "user_id: id 'two words'" in entries[2].what.message  # type: ignore[union-attr]
 
 
+def test_an_app_is_an_id_where_it_can_be_one_and_metadata_elsewhere() -> None:
+    made = {"data": "fine", "user_id": "u", "created_at": "2025-01-01T00:00:00-07:00"}
+    apps = ("mail", "two words", 5, None)
+    points = [Point(str(i), {**made, "app_id": app, "k": 1}) for i, app in enumerate(apps)]
+    found = [entry.what.memory for entry in Mem0Source(points)]  # type: ignore[union-attr]
+    assert [memory.scope for memory in found] == [Scope("u", app_id="mail"), *[Scope("u")] * 3]
+    kept = [memory.metadata for memory in found]
+    assert kept == [{"k": 1}, *({"k": 1, "app_id": app} for app in apps[1:])]
+
+
 class _Harm:
     def __reduce__(self) -> Any:
         return print, ("harm",)

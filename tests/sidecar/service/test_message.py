@@ -1,16 +1,32 @@
 """Which texts a request holds, and which of them cannot be stored."""
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
 
 from inferscale.protocol.memory import MAX_TEXT_BYTES, Message
+from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import InvalidInput
-from inferscale_sidecar.service.message import Note, check_metadata, read_notes
+from inferscale_sidecar.service.message import Note, check_metadata, name_request, read_notes
 
 
 def test_a_string_is_a_users_message() -> None:
     assert read_notes("I like tea") == [Note("I like tea", "user")]
+
+
+def test_a_request_is_named_as_before_there_were_apps() -> None:
+    """So that a retry after an upgrade is known; in another app it is another request."""
+
+    def digest(scope: Scope) -> str:
+        named = name_request("key", scope, [Note("tea", "user")], None)
+        assert named is not None
+        return named.request_hash
+
+    before = json.dumps([["alice", None, None], [["tea", "user", None]], None])
+    assert digest(Scope("alice")) == hashlib.sha256(before.encode()).hexdigest()
+    assert digest(Scope("alice", app_id="mail")) != digest(Scope("alice"))
 
 
 def test_text_is_kept_as_it_is() -> None:

@@ -14,7 +14,7 @@ from tests.sidecar.databases import Backend
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.errors import InvalidInput, QuotaExceeded
 
-from .transfer_world import SCOPES, Place, Step, extract, opened, pin, play, steps
+from .transfer_world import SCOPES, Place, Step, extract, opened, pin, play, say, steps
 
 ALICE = Scope("alice")
 pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
@@ -67,6 +67,42 @@ async def test_a_scope_is_exported_alone(here: Place, there: Place) -> None:
     await here.memory.add(here.tenant, Scope("bob"), "coffee", infer=False)
     assert (await there.take(await here.export(ALICE))).memories == 2
     assert {memory.text for memory in await there.all(*SCOPES)} == {"tea", "maps"}
+
+
+async def test_an_app_is_exported_alone_with_all_that_is_its(here: Place, there: Place) -> None:
+    mail = Scope("alice", app_id="mail")
+    for scope in (ALICE, mail):
+        await here.memory.add(here.tenant, scope, "tea", infer=False)
+        await pin(here, scope, f"about {scope.app_id}".replace(" ", "-"), "kind")
+        await say(here, "alice", "t", "hello", app_id=scope.app_id)
+    report = await there.take(await here.export(Scope(app_id="mail")))
+    assert (report.memories, report.blocks, report.threads, report.messages) == (1, 1, 1, 1)
+    (memory,) = await there.all(ALICE)
+    assert memory.scope == mail
+    thread = await there.store.get_thread(there.tenant.id, "t-alicemail")
+    assert thread is not None
+    assert thread.scope == Scope("alice", run_id="t-alicemail", app_id="mail")
+    (block,) = await there.store.pinned_blocks(there.tenant.id, mail)
+    assert block.scopes == (mail,)
+    assert await there.store.pinned_blocks(there.tenant.id, ALICE) == []
+
+
+async def test_without_apps_an_export_is_that_of_earlier_releases(
+    here: Place, there: Place
+) -> None:
+    await here.memory.add(here.tenant, ALICE, "tea", infer=False)
+    await pin(here, ALICE, "human", "Ann")
+    await say(here, "alice", "t", "hello")
+    content = await here.export()
+    assert b"app_id" not in content
+    older = content.replace(
+        b'"scopes":[{"user_id":"alice"}]',
+        b'"scopes":[{"user_id":"alice","agent_id":null,"run_id":null}]',
+    )
+    assert older != content
+    report = await there.take(older)
+    assert (report.memories, report.blocks, report.threads, report.messages) == (1, 1, 1, 1)
+    assert (await here.take(older)).unchanged == 4
 
 
 async def test_what_comes_in_is_found_at_once_and_by_a_view_that_was_there(
