@@ -10,13 +10,13 @@ import httpx
 
 from inferscale import _exchange, _operations
 from inferscale._async_block_client import AsyncBlocks
+from inferscale._async_read_client import AsyncReadMethods
 from inferscale._async_thread_client import AsyncThreads
 from inferscale._chat_client import AsyncChatMethods
 from inferscale._config import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S, create_config
 from inferscale._documents import AsyncDocuments
 from inferscale._handle import MemoryHandle
 from inferscale._messages import Messages
-from inferscale._read_client import AsyncReadMethods
 from inferscale._results import (
     AddResult,
     BuildStatus,
