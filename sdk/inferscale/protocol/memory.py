@@ -1,4 +1,4 @@
-"""Requests and responses of the memory endpoints (`/v1/memories`, `/v1/recall`, `/v1/handles`).
+"""Requests and responses of the memory endpoints; recall and deletions have their own files.
 
 Shapes follow Mem0 (`{"results": [...]}`, `memory` for the text, `event`), with what it lacks added:
 cursors, totals, versions and the state of an item's KV.
@@ -9,10 +9,18 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from inferscale.protocol.deletion import DeleteRequest as DeleteRequest
+from inferscale.protocol.deletion import DeleteResponse as DeleteResponse
+from inferscale.protocol.deletion import DeleteWhereResponse as DeleteWhereResponse
 from inferscale.protocol.moments import AsOf as AsOf
 from inferscale.protocol.moments import Lifetime as Lifetime
 from inferscale.protocol.moments import Reading as Reading
 from inferscale.protocol.paging import Paging as Paging
+from inferscale.protocol.recall import HandleItem as HandleItem
+from inferscale.protocol.recall import HandleResponse as HandleResponse
+from inferscale.protocol.recall import RecallRequest as RecallRequest
+from inferscale.protocol.scope import Scope as Scope
+from inferscale.protocol.scope import Wire as Wire
 from inferscale.protocol.values import MAX_ID_CHARS as MAX_ID_CHARS
 from inferscale.protocol.values import MAX_RECALL_ITEMS as MAX_RECALL_ITEMS
 from inferscale.protocol.values import MAX_TEXT_BYTES as MAX_TEXT_BYTES
@@ -28,21 +36,6 @@ from inferscale.protocol.values import MemoryStatus as MemoryStatus
 from inferscale.protocol.values import SearchMode as SearchMode
 from inferscale.protocol.values import Text as Text
 from inferscale.protocol.values import check_text as check_text
-
-
-class Wire(BaseModel):
-    """Base of all request bodies: an unknown field is an error, never silently dropped."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Scope(Wire):
-    """Whose memory. At least one id must be given, several are ANDed. Identity is not metadata."""
-
-    user_id: Id | None = None
-    agent_id: Id | None = None
-    run_id: Id | None = None
-    app_id: Id | None = None
 
 
 class Message(BaseModel):
@@ -205,42 +198,6 @@ class UpdateRequest(Wire, Lifetime):
     metadata: dict[str, Any] | None = None
 
 
-class DeleteRequest(Scope):
-    """`POST /v1/memories/delete`: what is listed in the scope and passes the filter."""
-
-    filters: dict[str, Any] = Field(json_schema_extra={"minProperties": 1})
-    dry_run: bool = False
-    """True: remove nothing, and say what would go."""
-
-
-class DeleteResponse(BaseModel):
-    """The receipt: `deleted` memories, `kv_items` encoded items dropped from the bank, `sources`
-    messages that the memories came from, `embeddings`, and `handle_items` lines of handles.
-
-    With a whole scope go its `threads` with their `messages`, and pinned `blocks`; one that is
-    attached elsewhere too is only detached (`detached_blocks`). With a user and no
-    other id given, go the `documents`, too."""
-
-    deleted: int
-    kv_items: int = 0
-    sources: int = 0
-    embeddings: int = 0
-    handle_items: int = 0
-    blocks: int = 0
-    detached_blocks: int = 0
-    threads: int = 0
-    messages: int = 0
-    documents: int = 0
-
-
-class DeleteWhereResponse(DeleteResponse):
-    """`matched` memories and their first 1,000 `ids`. After a dry run all other counts are 0."""
-
-    matched: int
-    ids: list[str]
-    dry_run: bool
-
-
 class HistoryEntry(BaseModel):
     memory_id: str
     version: int
@@ -254,49 +211,6 @@ class HistoryEntry(BaseModel):
 
 class HistoryResponse(BaseModel):
     results: list[HistoryEntry]
-
-
-class RecallRequest(Scope, AsOf):
-    """`POST /v1/recall`: search, order and freeze a composition."""
-
-    query: Text
-    k: int = Field(default=20, ge=0, le=MAX_RECALL_ITEMS)
-    threshold: float | None = Field(default=None, ge=-1, le=1)
-    filters: dict[str, Any] | None = None
-    mode: SearchMode = "hybrid"
-    diversity: float = Field(default=0, ge=0, le=1)
-    """How much a hit loses for being like a better one: 0 not at all, 1 nothing else counts."""
-    recency_days: float | None = Field(default=None, gt=0, le=36_500)
-    """Prefer what is new: after so many days the bonus is half. None: age does not count."""
-    rerank: bool = False
-    """True: have the server's reranker order the best; goes with neither of the two above."""
-    max_tokens: MaxTokens | None = None
-    ttl_s: int = Field(default=86_400, ge=1, le=30 * 86_400)
-
-
-class HandleItem(BaseModel):
-    id: str
-    memory: str
-    score: float
-    kv_state: KvState
-
-
-class HandleResponse(BaseModel):
-    """A handle and what it stands for. `text` is exactly the block that the model will see."""
-
-    handle: str
-    user_id: str | None = None
-    agent_id: str | None = None
-    run_id: str | None = None
-    app_id: str | None = None
-    items: list[HandleItem]
-    blocks: list[HandleBlock] = []
-    """The pinned blocks, in the order in which they are shown before the items."""
-    text: str
-    created_at: datetime
-    expires_at: datetime
-    as_of: datetime | None = None
-    """The moment whose memories it holds, if that is not the one in which it was made."""
 
 
 class BuildStatus(BaseModel):
