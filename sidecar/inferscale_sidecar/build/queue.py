@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from inferscale_sidecar.build import bank
+from inferscale_sidecar.build.flights import Flights
 from inferscale_sidecar.build.ports import BuildRecorder, BuildStore, Silent
 from inferscale_sidecar.build.renew import early_limit, renewal
 from inferscale_sidecar.build.window import WindowLimits
-from inferscale_sidecar.build.window_job import ItemId, WindowJob
+from inferscale_sidecar.build.window_job import WindowJob
 from inferscale_sidecar.compose.head import ListTokenizer
 from inferscale_sidecar.core import BuildItem
 from inferscale_sidecar.engine.base import Engine
@@ -79,7 +80,7 @@ class BuildQueue:
         self._binder = bank.Binder(store, engine)
         self._suspects: set[str] = set()
         self._grown: set[tuple[str, str]] = set()  # (tenant id, owner) that new items came to
-        self._in_flight: dict[asyncio.Task[None], frozenset[ItemId]] = {}
+        self._flights = Flights()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._is_stale = False  # something was written since this round's purge
         self._worker: asyncio.Task[None] | None = None
@@ -91,7 +92,7 @@ class BuildQueue:
         done = self._job.counts
         return BuildProgress(
             is_connected=self._fingerprint is not None,
-            in_flight=sum(len(ids) for ids in self._in_flight.values()),
+            in_flight=len(self._flights.busy),
             built=done.built,
             failed=done.failed,
             last_error=self._last_error or done.last_error,
@@ -192,17 +193,12 @@ class BuildQueue:
         self._fingerprint = fingerprint
 
     async def _build_all(self, fingerprint: str) -> None:
-        try:
+        async with self._flights.landing():
             while True:
                 await self._fill(fingerprint)
-                if not self._in_flight:
+                if not self._flights:
                     return
-                await self._wait_for_one()
-        finally:
-            rest, self._in_flight = list(self._in_flight), {}
-            for task in rest:
-                task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
+                await self._flights.wait_for_one(self._wake)
 
     async def _renew_all(self, fingerprint: str) -> None:
         """Encodes the first items of lists that grew again; new items always go first."""
@@ -219,32 +215,19 @@ class BuildQueue:
         """Starts windows until enough are in flight or nothing is pending."""
         self._is_stale |= self._wake.is_set()
         self._wake.clear()
-        while len(self._in_flight) < self._max_in_flight:
+        while len(self._flights) < self._max_in_flight:
             window = await self._next_window(fingerprint)
             if not window:
                 return
             self._grown.add((window[0].tenant_id, window[0].owner))
             job = self._job.run(fingerprint, window, self._connected_limits)
-            task = asyncio.create_task(job, name="build-window")
-            self._in_flight[task] = frozenset((i.memory_id, i.version) for i in window)
-
-    async def _wait_for_one(self) -> None:
-        woken = asyncio.create_task(self._wake.wait())
-        try:
-            done, _ = await asyncio.wait(
-                {woken, *self._in_flight}, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            woken.cancel()
-        for task in [t for t in self._in_flight if t in done]:
-            del self._in_flight[task]
-            task.result()
+            self._flights.start(job, window)
 
     async def _next_window(self, fingerprint: str) -> list[BuildItem]:
         """The oldest items of one owner that are due and not in flight; owners not in flight
         first.
         """
-        busy = frozenset[ItemId]().union(*self._in_flight.values())
+        busy = self._flights.busy
         pending = await self._store.pending_builds(
             fingerprint, limit=len(busy) + max(_LOOK_AHEAD, self._connected_limits.items)
         )
