@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,12 +77,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def started(options: argparse.Namespace, *, with_engine: bool = True) -> Iterator[Sidecar]:
+def started(
+    options: argparse.Namespace, *, with_engine: bool = True, settings: Sequence[str] = ()
+) -> Iterator[Sidecar]:
     """Run a sidecar while the block runs.
 
     Args:
         options: with the flags of `add_flags`.
         with_engine: False for a sidecar that only remembers.
+        settings: `KEY=VALUE`, as for `--set`.
 
     Raises:
         SystemExit: it did not start, or cannot inject; with its own words.
@@ -95,7 +98,7 @@ def started(options: argparse.Namespace, *, with_engine: bool = True) -> Iterato
         note(f"starting a sidecar with {options.model if with_engine else 'no engine'}")
         with (home / "sidecar.log").open("w") as log:
             child = subprocess.Popen(
-                _command(options, with_engine=with_engine),
+                _command(options, settings, with_engine=with_engine),
                 env=_environment(home, secret),
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -108,14 +111,19 @@ def started(options: argparse.Namespace, *, with_engine: bool = True) -> Iterato
             _stop(child)
 
 
-def _command(options: argparse.Namespace, *, with_engine: bool) -> list[str]:
+def _command(
+    options: argparse.Namespace, settings: Sequence[str], *, with_engine: bool
+) -> list[str]:
     script = Path(sys.executable).with_name("inferscale-sidecar")
     program = [str(script)] if script.exists() else [sys.executable, "-m", "inferscale_sidecar.cli"]
     engine = ["--model", options.model] if with_engine else ["--no-engine"]
     flags = [*engine, "--port", "0", "--json"]
+    sets = [
+        word for setting in ("server.log_level=warning", *settings) for word in ("--set", setting)
+    ]
     words = shlex.split(options.engine_args) if with_engine else []
     return [
-        *(*program, "start", *flags, "--set", "server.log_level=warning"),
+        *(*program, "start", *flags, *sets),
         *(["--", *words] if words else []),
     ]
 

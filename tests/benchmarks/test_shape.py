@@ -27,7 +27,10 @@ FIELDS = {
     "bank": "dtype bytes_per_token bf16_bytes_per_token kl_added",
     "build": "items tokens seconds add_to_injectable_s",
     "turns": "template memory position prepared tokens native injected prefilled ttft_ms right",
-    "load": "rate_rps arm p50_ttft_ms p99_ttft_ms throughput_rps goodput_rps",
+    "load": (
+        "rate_rps arm p50_ttft_ms p99_ttft_ms throughput_rps goodput_rps ratio p99_stall_ms "
+        "requests declined"
+    ),
 }
 MS = {"none": 10.0, "text": 100.0, "injected": 20.0}
 
@@ -63,7 +66,7 @@ class FakeTurn:
         return Sample(MS[mode], 1000, 800 if inject else 0, native, mode, 3.0)
 
 
-@pytest.mark.parametrize("name", ["ttft", "overhead", "bank", "build", "kernels", "turns"])
+@pytest.mark.parametrize("name", ["ttft", "overhead", "bank", "build", "kernels", "turns", "load"])
 def test_every_benchmark_can_be_imported_and_documents_itself(name: str) -> None:
     module = importlib.import_module(f"benchmarks.{name}")
     assert callable(module.main)
@@ -218,12 +221,35 @@ def test_settings_of_another_sidecar_do_not_reach_ours(
 def test_load_counts_what_came_in_time_apart_from_what_came():
     slices = [
         load.Slice([load.Served(0.2, 1.0), load.Served(0.4, 2.0)], seconds=2.0),
-        load.Slice([load.Served(0.6, 1.0), load.Served(5.0, 6.0)], seconds=6.0),
+        load.Slice([load.Served(0.6, 1.0, 0.3), load.Served(5.0, 6.0)], seconds=6.0, declined=1),
     ]
-    row = load.row(1.0, "stuffed", slices)
-    assert list(row)[:6] == FIELDS["load"].split()
+    row = load.row(1.0, "injected", slices, [load.Slice([load.Served(1.0, 2.0)], seconds=4.0)])
+    assert list(row) == FIELDS["load"].split()
+    assert (row["ratio"], row["declined"]) == (2.0, 1) and 290 < row["p99_stall_ms"] <= 300
     assert (row["p50_ttft_ms"], row["throughput_rps"], row["goodput_rps"]) == (500, 0.5, 0.38)
     assert 4800 < row["p99_ttft_ms"] <= 5000 and row["requests"] == 4
+
+
+@pytest.mark.parametrize(
+    ("report", "counts"),
+    [
+        ({"injected": 900, "reason": None}, 0),
+        ({"injected": 900, "reason": "native_hit"}, 0),
+        ({"injected": 900, "reason": "items_missing"}, 1),
+        ({"injected": 0, "reason": None}, 1),
+    ],
+)
+def test_load_takes_no_request_for_injected_that_was_not(report, counts):
+    def answer(request: httpx.Request) -> httpx.Response:
+        is_one = request.url.path == "/inferscale/reports/bench-7"
+        return httpx.Response(200, json=report if is_one else {"injected": 9, "reason": None})
+
+    http = httpx.Client(base_url="http://engine", transport=httpx.MockTransport(answer))
+    names = [f"bench-{n}" for n in range(20)]
+    assert load.declined(http, names) == counts
+    if counts:
+        with pytest.raises(SystemExit, match="1 of 5 were not injected"):
+            load.declined(http, names[5:10])
 
 
 def test_load_arrives_at_its_rate_whatever_becomes_of_it():
