@@ -3,9 +3,12 @@
 Each dtype is an engine of its own, with the same items, prompts and answers (the made-up sets of
 `benchmarks.quality`). `bytes_per_token` is what an item of the `dtype` takes per token and rank,
 `bf16_bytes_per_token` what an uncompressed one takes. `kl_added` is the mean KL, over the positions
-of the right answers, of the dtype's injection from uncompressed injection; that of bf16 is a second
-run of the same requests, the noise of the measurement. Builds and questions go one by one: what is
-computed beside other requests rounds differently.
+of the right answers, of the dtype's injection from uncompressed injection. Builds and questions go
+one by one: what is computed beside other requests rounds differently. The row of bf16 says how
+much: its `kl_added` is of the same uncompressed items, encoded beside each other in place of one
+after the other, the floor of this measurement (`kl_repeated`: the same requests once more, with the
+same items). `--compute float32` has the model compute so, which takes the floor away and leaves
+what the format itself does; uncompressed items are then float32.
 """
 
 import asyncio
@@ -46,10 +49,14 @@ def main() -> None:
     parser = _output.parser(__doc__ or "")
     parser.add_argument("--cases", type=int, help="of each made-up set (default 12, quick 1)")
     parser.add_argument("--model", default="demo", help="as the setting engine.model")
+    parser.add_argument(
+        "--compute", choices=["bfloat16", "float32"], default="bfloat16", help="vLLM's --dtype"
+    )
     options = parser.parse_args()
     machine = _output.machine()
-    cases = options.cases or (1 if options.quick else 12)
-    rows = asyncio.run(_measure(options.model, _small(synthetic.cases(cases, seed=options.seed))))
+    count = options.cases or (1 if options.quick else 12)
+    cases = _small(synthetic.cases(count, seed=options.seed))
+    rows = asyncio.run(_measure(options.model, options.compute, cases))
     _output.show("bank", machine, rows, as_json=options.json)
 
 
@@ -67,7 +74,7 @@ def _small(cases: Sequence[Case]) -> list[Case]:
     return found
 
 
-async def _measure(model: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
+async def _measure(model: str, compute: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
     embedder = await asyncio.to_thread(SentenceTransformerEmbedder.load)
     vectors = {case.pool.name: await embedder.embed(case.pool.facts) for case in cases}
     queries = {case.pool.name: (await embedder.embed([case.question]))[0] for case in cases}
@@ -77,26 +84,36 @@ async def _measure(model: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
     for dtype in DTYPES:
         _output.note(f"{time.strftime('%H:%M:%S')} {dtype}: {len(cases)} questions")
         with tempfile.TemporaryDirectory() as folder:
-            async with serving(Path(folder), model=model, store_dtype=dtype) as engine:
+            async with serving(
+                Path(folder), model=model, store_dtype=dtype, args=("--dtype", compute)
+            ) as engine:
                 run = await _Run.start(engine, vectors, queries)
                 await run.build(cases)
-                found = await run.answers(cases)
-                again = await run.answers(cases) if dtype == "bf16" else found
-                truth = truth or found
-                rows.append(_row(dtype, await engine.client.status(), truth, again))
+                found = again = await run.answers(cases)
+                if dtype == "bf16":
+                    truth, again = found, await run.answers(cases)
+                    await run.build_again(cases)
+                    found = await run.answers(cases)
+                status = await engine.client.status()
+                repeated = _mean_kl(truth, again) if dtype == "bf16" else None
+                row = _row(dtype, status, _mean_kl(truth, found))
+                rows.append({**row, "compute": compute, "kl_repeated": repeated})
     return rows
 
 
-def _row(dtype: str, status: Mapping[str, Any], truth: Answers, found: Answers) -> dict[str, Any]:
+def _mean_kl(truth: Answers, found: Answers) -> float:
+    return float(np.mean([stats.kl(one, other) for one, other in zip(truth, found, strict=True)]))
+
+
+def _row(dtype: str, status: Mapping[str, Any], kl_added: float) -> dict[str, Any]:
     storage = status["storage"]
     if storage["format"] != {"bf16": "plain"}.get(dtype, dtype):
         raise SystemExit(f"the engine stores {storage['format']}, not {dtype}: nothing is measured")
-    added = [stats.kl(mine, other) for mine, other in zip(truth, found, strict=True)]
     return {
         "dtype": dtype,
         "bytes_per_token": storage["bytes_per_token"],
         "bf16_bytes_per_token": storage["bf16_bytes_per_token"],
-        "kl_added": float(np.mean(added)),
+        "kl_added": kl_added,
     }
 
 
@@ -130,9 +147,17 @@ class _Run:
         )
         for case in cases:
             await self._build(case.pool)
-        await self._engine.client.delete([k for keys in self._keys.values() for k in keys if k])
+        await self._forget()
         for case in cases:
             await self._build(case.pool)
+
+    async def build_again(self, cases: Sequence[Case]) -> None:
+        """Encodes all lists beside each other."""
+        await self._forget()
+        await asyncio.gather(*(self._build(case.pool) for case in cases))
+
+    async def _forget(self) -> None:
+        await self._engine.client.delete([k for keys in self._keys.values() for k in keys if k])
 
     async def _build(self, pool: Pool) -> None:
         built = await build(
