@@ -8,7 +8,7 @@ import torch
 
 from inferscale_sidecar.embed import SentenceTransformerEmbedder
 from inferscale_sidecar.embed.base import Vectors
-from inferscale_sidecar.embed.packed import PackedLinear, pack
+from inferscale_sidecar.embed.packed import PackedLinear, pack, round_up
 
 needs_onednn = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
@@ -73,6 +73,21 @@ def test_a_product_that_fails_leaves_the_model_as_it_was() -> None:
     first = model.first
     assert pack(model, failing) == 0
     assert model.first is first
+
+
+@needs_onednn
+@pytest.mark.parametrize("shape", [(1,), (1, 22), (3, 7), (24,), (1024,), (5, 300), (2, 1, 1025)])
+def test_every_number_of_rows_gives_what_the_layer_gives(shape: tuple[int, ...]) -> None:
+    linear, x = torch.nn.Linear(8, 16), torch.randn(*shape, 8)
+    with torch.inference_mode():
+        assert torch.allclose(PackedLinear(linear)(x), linear(x), atol=1e-5)
+
+
+def test_there_are_few_sizes_and_little_is_added() -> None:
+    sizes = {round_up(rows) for rows in range(1, 1025)}
+    assert len(sizes) <= 28
+    assert max(sizes) == 1024
+    assert all(rows <= round_up(rows) <= max(rows + 3, rows * 1.25) for rows in range(1, 1025))
 
 
 @needs_onednn
