@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from inferscale import InvalidArgumentError
+from inferscale_shared.source import ids_in
 from inferscale_shared.turn import IDS
 
 ScopeSource = Mapping[str, str] | Callable[[Any], Mapping[str, str | None]] | None
@@ -24,7 +25,7 @@ def read_scope(source: ScopeSource, context: Any) -> dict[str, str]:
         InvalidArgumentError: no id, an unknown one, or one that is not a string.
     """
     if source is None:
-        found: Mapping[str, Any] = {name: _field(context, name) for name in IDS}
+        found: Mapping[str, Any] = ids_in(context)
     else:
         found = source(context) if callable(source) else source
     if unknown := sorted(set(found) - set(IDS)):
@@ -39,7 +40,3 @@ def read_scope(source: ScopeSource, context: Any) -> dict[str, str]:
         if not isinstance(value, str):
             raise InvalidArgumentError(f"{name} is a {type(value).__name__}; it must be a string.")
     return ids
-
-
-def _field(context: Any, name: str) -> Any:
-    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)

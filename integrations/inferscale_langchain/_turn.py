@@ -7,15 +7,14 @@ nobody's words, and are neither searched with nor remembered.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from inferscale_shared.turn import Remember
+
 MAX_QUERY_CHARS = 8_192
 """Of a long message only the end is searched with, as the sidecar does."""
-
-Remember = Literal["user", "turn", "nothing"]
-"""What a turn leaves behind: the user's messages, the final answer too, or nothing."""
 
 
 def query_of(messages: Sequence[BaseMessage]) -> str | None:

@@ -13,15 +13,15 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
 from langgraph.types import Command
 
-from inferscale import APIError, AsyncMemory, InvalidArgumentError, Memory, merge_extra_body
+from inferscale import APIError, AsyncMemory, Memory, merge_extra_body
 from inferscale_langchain._scope import ScopeSource, read_scope
-from inferscale_langchain._turn import Remember, as_memory, query_of, turn_key, turn_of
+from inferscale_langchain._turn import as_memory, query_of, turn_key, turn_of
 from inferscale_shared.clients import Clients
+from inferscale_shared.turn import Remember, check_remember
 
 log = logging.getLogger(__name__)
 
 _HANDLE = "inferscale_handle"
-_REMEMBER = ("user", "turn", "nothing")
 
 
 class InferScaleState(AgentState[Any]):
@@ -69,8 +69,7 @@ class InferScaleMiddleware(AgentMiddleware[InferScaleState, Any, Any]):
         raise_write_errors: bool = False,
     ) -> None:
         super().__init__()
-        if remember not in _REMEMBER:
-            raise InvalidArgumentError(f"remember is {remember!r}; it must be one of {_REMEMBER}.")
+        check_remember(remember)
         self._clients = Clients(memory, async_memory)
         self._scope = scope
         self._options = {"k": k, "threshold": threshold, "filters": filters, "ttl_s": ttl_s}

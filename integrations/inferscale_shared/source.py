@@ -36,8 +36,7 @@ def memory_of(source: MemorySource, context: Any) -> dict[str, Any]:
     """
     if source is not None:
         return memory_field(source(context) if callable(source) else source)
-    found = {name: _field(context, name) for name in IDS}
-    ids = {name: value for name, value in found.items() if value is not None}
+    ids = ids_in(context)
     if not ids:
         raise InvalidArgumentError(
             f"whose memory? A {type(context).__name__} without {', '.join(IDS)} does not say; "
@@ -46,5 +45,8 @@ def memory_of(source: MemorySource, context: Any) -> dict[str, Any]:
     return memory_field(ids)
 
 
-def _field(context: Any, name: str) -> Any:
-    return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+def ids_in(context: Any) -> dict[str, Any]:
+    """The ids that an object has as attributes, or a dict as items, and that are not None."""
+    if not isinstance(context, Mapping):
+        context = {name: getattr(context, name, None) for name in IDS}
+    return {name: context[name] for name in IDS if context.get(name) is not None}
