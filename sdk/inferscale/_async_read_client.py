@@ -6,12 +6,13 @@ Owns signatures only; requests are made by `_operations`, several for one call b
 from collections.abc import Mapping
 from typing import Any
 
-from inferscale import _exchange, _operations
+from inferscale import _entity_operations, _exchange, _operations
 from inferscale._dialect import one_limit
 from inferscale._handle import MemoryHandle
 from inferscale._listing import Time, list_page, listing, reading
-from inferscale._results import ListResult, MemoryRecord, SearchResult
+from inferscale._results import EntityList, ListResult, MemoryRecord, SearchResult
 from inferscale._transport import AsyncTransport
+from inferscale.protocol.entities import EntityType
 from inferscale.protocol.memory import SearchMode
 
 
@@ -130,3 +131,18 @@ class AsyncReadMethods:
             ttl_s=ttl_s,
         )
         return await self._transport.call(operation)
+
+    async def entities(
+        self,
+        type: EntityType | None = None,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> EntityList:
+        """As `Memory.entities`."""
+        if limit is None and cursor is None:
+            policy = self._transport.policy
+            return await self._transport.run(_entity_operations.list_all(type, policy))
+        return await self._transport.call(
+            _entity_operations.list_page(type, limit=limit, cursor=cursor)
+        )

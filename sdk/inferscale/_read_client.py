@@ -6,12 +6,13 @@ Owns signatures only; requests are made by `_operations`, several for one call b
 from collections.abc import Mapping
 from typing import Any
 
-from inferscale import _exchange, _operations
+from inferscale import _entity_operations, _exchange, _operations
 from inferscale._dialect import one_limit
 from inferscale._handle import MemoryHandle
 from inferscale._listing import Time, list_page, listing, reading
-from inferscale._results import ListResult, MemoryRecord, SearchResult
+from inferscale._results import EntityList, ListResult, MemoryRecord, SearchResult
 from inferscale._transport import SyncTransport
+from inferscale.protocol.entities import EntityType
 from inferscale.protocol.memory import SearchMode
 
 
@@ -161,3 +162,20 @@ class ReadMethods:
             ttl_s=ttl_s,
         )
         return self._transport.call(operation)
+
+    def entities(
+        self,
+        type: EntityType | None = None,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> EntityList:
+        """Of whom there are memories, oldest first: all, or one page.
+
+        Args:
+            type: "user", "agent", "run" or "app"; None: all four.
+        """
+        if limit is None and cursor is None:
+            policy = self._transport.policy
+            return self._transport.run(_entity_operations.list_all(type, policy))
+        return self._transport.call(_entity_operations.list_page(type, limit=limit, cursor=cursor))

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 
 from inferscale.protocol import chat as chat_wire
 from inferscale.protocol import document as document_wire
+from inferscale.protocol import entities as entity_wire
 from inferscale.protocol import memory as wire
 
 
@@ -97,6 +98,18 @@ class ListResult(MappingModel):
     """Result of `get_all`, newest first. `total` counts the whole scope, not the page."""
 
     results: list[MemoryRecord]
+    total: int
+    next_cursor: str | None = None
+
+
+class EntityRecord(MappingModel, entity_wire.Entity):
+    """A user, an agent, a run or an app with memories."""
+
+
+class EntityList(MappingModel):
+    """Result of `entities`, oldest first. `total` counts all, not the page."""
+
+    results: list[EntityRecord]
     total: int
     next_cursor: str | None = None
 

@@ -126,6 +126,20 @@ async def test_get_all_follows_every_page(sidecar, memory, record):
     assert sidecar.last.url.params["cursor"] == "c1"
 
 
+async def test_entities_follow_every_page_or_give_one(sidecar, memory):
+    mail = {"type": "app", "id": "mail", "memories": 2}
+    mail |= dict.fromkeys(("created_at", "updated_at"), "2026-01-01T00:00:00+00:00")
+    sidecar.reply({"results": [mail], "total": 2, "next_cursor": "c1"})
+    sidecar.reply({"results": [{**mail, "id": "shop"}], "total": 2, "next_cursor": None})
+    found = await memory.entities("app")
+    assert [(each.type, each["id"], each.memories) for each in found.results] == [
+        *(("app", "mail", 2), ("app", "shop", 2)),
+    ]
+    assert dict(sidecar.last.url.params) == {"type": "app", "limit": "200", "cursor": "c1"}
+    assert (await memory.entities(limit=1)).total == 2
+    assert dict(sidecar.last.url.params) == {"limit": "1"}
+
+
 async def test_get_all_gives_one_page_if_asked_for_one(sidecar, memory, record):
     sidecar.reply({"results": [record], "total": 9, "next_cursor": "c2"})
     result = await memory.get_all(filters={"user_id": "alice"}, top_k=1, cursor="c1")

@@ -10,6 +10,7 @@ from inferscale._version import __version__
 from inferscale_sidecar.api import problem
 from inferscale_sidecar.api.middleware import DEFAULT_MAX_BODY_BYTES, Boundary
 from inferscale_sidecar.api.routes.blocks import create_block_router
+from inferscale_sidecar.api.routes.entities import create_entity_router
 from inferscale_sidecar.api.routes.health import Readiness, create_health_router
 from inferscale_sidecar.api.routes.memory import create_memory_router
 from inferscale_sidecar.api.routes.recall import create_recall_router
@@ -102,6 +103,7 @@ def create_app(
     for router in (
         create_health_router(readiness=readiness, metrics=metrics, recall=recall),
         create_memory_router(memory),
+        create_entity_router(memory),
         create_recall_router(recall),
         create_block_router(blocks),
         create_thread_router(threads, recall),

@@ -24,6 +24,7 @@ from inferscale_sidecar.service.ranking import Ranking
 from inferscale_sidecar.service.search import DEFAULT_RANKING
 from inferscale_sidecar.store.records import (
     BuildCounts,
+    EntityPage,
     Page,
     Removed,
     VersionEvent,
@@ -226,6 +227,14 @@ class MemoryService(MemoryAdder):
 
     def _at(self, **moment: Any) -> Moment:
         return read_moment(self._clock(), **moment)
+
+    async def entities(
+        self, tenant: Tenant, kind: str | None, *, limit: int = 100, after: int | None = None
+    ) -> EntityPage:
+        """A page of the users, agents, runs and apps with memories, oldest first."""
+        with self._metrics.operation("list"):
+            id_name = f"{kind}_id" if kind else None
+            return await self._store.list_entities(tenant.id, id_name, limit=limit, after=after)
 
     async def builds(self, tenant: Tenant) -> BuildCounts:
         """How far the tenant's KV is behind its text. Nothing is, where nothing is built."""

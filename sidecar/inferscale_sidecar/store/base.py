@@ -21,6 +21,7 @@ from inferscale_sidecar.store.records import (
     Added,
     BuildCounts,
     Draft,
+    EntityPage,
     IdempotencyKey,
     IndexRow,
     Page,
@@ -67,6 +68,12 @@ class MemoryPort(Protocol):
 
         Text that was deleted since is gone from here too: it reads as the empty string.
         """
+
+    async def list_entities(
+        self, tenant_id: str, id_name: str | None = None, *, limit: int, after: int | None = None
+    ) -> EntityPage:
+        """A page of those of whom there are memories, beyond number `after`; of one of `SCOPE_IDS`
+        only, if it is named."""
 
     async def get_memories(
         self,

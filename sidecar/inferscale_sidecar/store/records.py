@@ -86,6 +86,26 @@ class Extraction:
 
 
 @dataclass(frozen=True)
+class Entity:
+    """Somebody of whom there are memories: `id_name` is one of `SCOPE_IDS`, `id` its value."""
+
+    id_name: str
+    id: str
+    memories: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class EntityPage:
+    """Entities, oldest first. `next_after` continues the list; None on the last page."""
+
+    entities: Sequence[Entity]
+    total: int
+    next_after: int | None
+
+
+@dataclass(frozen=True)
 class IdempotencyKey:
     """A client's name for one write, and the digest of what it asked for under that name."""
 

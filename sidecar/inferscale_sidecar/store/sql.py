@@ -16,6 +16,7 @@ from inferscale_sidecar.store.blocks import SqlBlocks
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_arrivals import SqlDocumentArrivals
 from inferscale_sidecar.store.documents import SqlDocuments
+from inferscale_sidecar.store.entities import SqlEntities
 from inferscale_sidecar.store.expiry import SqlExpiry
 from inferscale_sidecar.store.extractions import SqlExtractions
 from inferscale_sidecar.store.failures import repeating
@@ -49,6 +50,7 @@ def utc_now() -> datetime:
 class SqlStore(
     SqlMemories,
     SqlReads,
+    SqlEntities,
     SqlExtractions,
     SqlExpiry,
     SqlKv,

@@ -31,7 +31,7 @@ OURS: dict[str, dict[str, Any]] = {
 OFFERED = {
     "mem0ai": {
         *("add", "get", "get_all", "search", "update", "delete", "delete_all", "history"),
-        *("from_config", "delete_users", "batch_update", "batch_delete"),
+        *("from_config", "users", "delete_users", "batch_update", "batch_delete"),
     },
     "zep-cloud": {
         *("user.add", "user.create", "user.get", "user.update", "user.delete"),

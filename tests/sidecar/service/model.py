@@ -58,6 +58,22 @@ class MemoryMachine(WritingMachine):
         assert seen == expected[::-1]
         assert page.total == len(expected)
 
+    @rule(t=who)
+    def list_entities(self, t: int) -> None:
+        """Of whom there are memories, in the order in which they came."""
+        expected: dict[tuple[str, str], int] = {}
+        for known in self.there(t).values():
+            for named in known.scope.given.items():
+                expected[named] = expected.get(named, 0) + 1
+        seen, after = [], None
+        while True:
+            page = self.do(self.memory.entities(self.tenants[t], None, limit=2, after=after))
+            seen += [((each.id_name, each.id), each.memories) for each in page.entities]
+            if (after := page.next_after) is None:
+                break
+        assert seen == list(expected.items())
+        assert page.total == len(expected)
+
     @rule(target=handles, t=who, scope=scopes, query=texts, ttl_s=st.integers(1, 200))
     def make_handle(self, t: int, scope: Scope, query: str, ttl_s: int) -> Any:
         work = self.recall.recall(self.tenants[t], scope, query, k=9, ttl_s=ttl_s)

@@ -16,7 +16,6 @@ from inferscale.compat.mem0._platform_calls import PlatformCalls
 _ONE_TENANT = "it would reach the memories of every user of this API key; name one user"
 _PLATFORM = "this belongs to Mem0's platform"
 _ABSENT: Mapping[str, str] = {
-    "users": "the sidecar does not list users; keep their ids yourself",
     "reset": _ONE_TENANT + " with delete_all(user_id=…)",
     "chat": "use client.inferscale.chat(messages, user_id=…)",
     "get_summary": "there are no summaries; use search",
@@ -87,6 +86,7 @@ class MemoryClient(_Shell):
     delete = blocking(PlatformCalls.delete)
     delete_all = blocking(PlatformCalls.delete_all)
     history = blocking(PlatformCalls.history)
+    users = blocking(PlatformCalls.users)
     delete_users = blocking(PlatformCalls.delete_users)
     batch_update = blocking(PlatformCalls.batch_update)
     batch_delete = blocking(PlatformCalls.batch_delete)
@@ -123,6 +123,7 @@ class AsyncMemoryClient(_Shell):
     delete = awaiting(PlatformCalls.delete)
     delete_all = awaiting(PlatformCalls.delete_all)
     history = awaiting(PlatformCalls.history)
+    users = awaiting(PlatformCalls.users)
     delete_users = awaiting(PlatformCalls.delete_users)
     batch_update = awaiting(PlatformCalls.batch_update)
     batch_delete = awaiting(PlatformCalls.batch_delete)

@@ -148,6 +148,16 @@ class PlatformCalls:
         """All changes of a memory, oldest first; [] for an unknown id."""
         return (yield from _calls.events(memory_id))
 
+    def users(self, /) -> Flow[dict[str, Any]]:
+        """All users, agents, apps and runs that have memories, on one page."""
+        found = yield from call("entities")
+        return {
+            "count": found.total,
+            "next": None,
+            "previous": None,
+            "results": [_shape.entity(each) for each in found.results],
+        }
+
     def delete_users(
         self,
         /,

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from inferscale import SCOPE_IDS, AddedMemory, HistoryRecord, MemoryRecord, SearchHit
+from inferscale import SCOPE_IDS, AddedMemory, EntityRecord, HistoryRecord, MemoryRecord, SearchHit
 from inferscale.compat.mem0._expiry import expiration_date
 
 _PROMOTED = (*SCOPE_IDS, "actor_id", "role")
@@ -32,6 +32,18 @@ def item(record: MemoryRecord, **score: float | None) -> dict[str, Any]:
     if record.expires_at is not None:
         shown["expiration_date"] = expiration_date(record.expires_at)
     return shown
+
+
+def entity(record: EntityRecord) -> dict[str, Any]:
+    """Somebody with memories, as `users` shows them; `name` is what `delete_users` takes."""
+    return {
+        "id": record.id,
+        "name": record.id,
+        "type": record.type,
+        "total_memories": record.memories,
+        "created_at": record["created_at"],
+        "updated_at": record["updated_at"],
+    }
 
 
 def found(hits: Iterable[SearchHit], threshold: float | None = None) -> dict[str, Any]:
