@@ -3,4 +3,4 @@
 
 def scope_of(app_name: str, user_id: str, *, across_apps: bool) -> dict[str, str]:
     """The scope of a user in an app, or in all of them."""
-    return {"user_id": user_id} if across_apps else {"user_id": user_id, "agent_id": app_name}
+    return {"user_id": user_id} if across_apps else {"user_id": user_id, "app_id": app_name}

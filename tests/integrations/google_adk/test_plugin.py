@@ -35,7 +35,7 @@ def bees(count: int) -> str:
 
 def kept(memory: Memory, user: str) -> list[tuple[str, str | None]]:
     found = memory.get_all(user_id=user).results
-    return sorted((record.memory, record.agent_id) for record in found)
+    return sorted((record.memory, record.app_id) for record in found)
 
 
 async def test_the_second_session_knows_what_the_first_one_said(app_of, ask, way, user):
@@ -46,7 +46,7 @@ async def test_the_second_session_knows_what_the_first_one_said(app_of, ask, way
 
 async def test_users_of_one_app_at_once_never_mix(app_of, ask, way, memory, user):
     for n in range(4):
-        memory.add(f"My sister is number {n}", user_id=f"{user}-{n}", agent_id="app")
+        memory.add(f"My sister is number {n}", user_id=f"{user}-{n}", app_id="app")
     runner = app_of()
     asked = [ask(runner, "which number is my sister", f"{user}-{n}", way=way) for n in range(4)]
     answers = await asyncio.gather(*asked)
@@ -57,7 +57,7 @@ async def test_users_of_one_app_at_once_never_mix(app_of, ask, way, memory, user
 async def test_every_call_of_a_turn_with_tools_carries_the_same_memory(
     app_of, ask, way, memory, sidecar, user
 ):
-    memory.add(FACT, user_id=user, agent_id="app")
+    memory.add(FACT, user_id=user, app_id="app")
     runner = app_of(plugin={"memory": {"k": 3}}, tools=[bees])
     assert FACT in await ask(runner, 'call bees {"count": 3}', user, way=way)
     first, second = sidecar.sent()
@@ -97,13 +97,13 @@ async def test_fields_of_model_agent_and_plugin_come_together(app_of, ask, memor
 
 
 async def test_a_run_may_go_without_memory(app_of, ask, memory, user):
-    memory.add(FACT, user_id=user, agent_id="app")
+    memory.add(FACT, user_id=user, app_id="app")
     config = RunConfig(http_options=types.HttpOptions(extra_body={"memory": None}))
     assert FACT not in await ask(app_of(), QUESTION, user, config=config)
 
 
 async def test_no_memory_text_gets_into_events_or_state(app_of, ask, way, memory, user, tmp_path):
-    memory.add("I keep goats in Bergen", user_id=user, agent_id="app")
+    memory.add("I keep goats in Bergen", user_id=user, app_id="app")
     runner = app_of(tools=[bees])
     runner.session_service = SqliteSessionService(str(tmp_path / "sessions.db"))
     assert "Bergen" in await ask(runner, 'call bees {"count": 3}', user, way=way)
@@ -136,7 +136,7 @@ async def test_a_turn_remembers_its_own_words_alone(app_of, ask, memory, user):
 
 
 async def test_what_an_agent_asks_its_tool_is_not_remembered(app_of, ask, memory, sidecar, user):
-    memory.add(FACT, user_id=user, agent_id="app")
+    memory.add(FACT, user_id=user, app_id="app")
     model = InferScaleLlm(base_url=sidecar.url)
     inner = LlmAgent(name="keeper", model=model, instruction="Keep bees.")
     runner = app_of(tools=[AgentTool(agent=inner)])
@@ -151,7 +151,7 @@ async def test_what_an_agent_asks_its_tool_is_not_remembered(app_of, ask, memory
 async def test_a_run_that_goes_on_after_a_long_tool_has_the_memory_too(
     app_of, ask, memory, sidecar, user
 ):
-    memory.add(FACT, user_id=user, agent_id="app")
+    memory.add(FACT, user_id=user, app_id="app")
     runner = app_of(tools=[LongRunningFunctionTool(bees)])
     text = 'call bees {"count": 3}'
     await ask(runner, text, user)
@@ -180,14 +180,14 @@ async def test_a_failed_write_is_logged_or_raised(app_of, ask, user, caplog):
 
 
 async def test_a_message_without_text_goes_without_memory(app_of, ask, memory, user):
-    memory.add(FACT, user_id=user, agent_id="app")
+    memory.add(FACT, user_id=user, app_id="app")
     picture = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
     assert FACT not in await ask(app_of(), [picture], user)
 
 
 async def test_another_tenants_user_of_that_name_sees_nothing(app_of, ask, keyed, user):
     with Memory(keyed.url, api_key=keyed.mine) as mine:
-        mine.add(FACT, user_id=user, agent_id="app")
+        mine.add(FACT, user_id=user, app_id="app")
     for key, sees in ((keyed.mine, True), (keyed.other, False)):
         model = InferScaleLlm(base_url=keyed.url, api_key=key)
         runner = app_of(model=model, plugin={"remember": "nothing"})
@@ -203,7 +203,7 @@ class Elsewhere(BaseLlm):
 
 
 async def test_other_models_are_asked_without_memory(app_of, ask, memory, user, caplog):
-    memory.add(FACT, user_id=user, agent_id="app")
+    memory.add(FACT, user_id=user, app_id="app")
     runner = app_of(model=Elsewhere(model="elsewhere/one"))
     with caplog.at_level(logging.WARNING, logger="inferscale_adk"):
         assert user not in await ask(runner, "one", user)

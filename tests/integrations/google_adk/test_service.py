@@ -32,7 +32,7 @@ async def found(service, user: str, query: str = "bees", app: str = "app") -> li
 
 
 async def test_a_model_finds_memories_with_adks_own_tool(app_of, ask, memory, sidecar, user):
-    memory.add(FACT, user_id=user, agent_id="app")
+    memory.add(FACT, user_id=user, app_id="app")
     runner = app_of(tools=[load_memory], plugin={"remember": "nothing"})
     query = json.dumps({"query": "what does Maya keep"})
     await ask(runner, f"call load_memory {query}", user)
