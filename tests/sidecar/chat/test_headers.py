@@ -45,6 +45,13 @@ async def test_all_ids(stage: Stage, http):
     assert stage.recall.asked[0]["scope"] == Scope("alice", "cook", "r1", "mail")
 
 
+async def test_a_body_may_name_an_app_alone(stage: Stage, http):
+    await http.post(CHAT, json=BODY | {"memory": {"app_id": "mail"}})
+    assert stage.recall.asked[0]["scope"] == Scope(app_id="mail")
+    refused = await http.post(CHAT, json=BODY | {"memory": {"app_id": "*"}})
+    assert refused.status_code == 400
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
