@@ -54,6 +54,7 @@ def test_the_surface_of_a_client():
         "delete",
         "delete_all",
         "delete_where",
+        "entities",
         "export_to",
         "extraction",
         "get",
