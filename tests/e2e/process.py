@@ -24,11 +24,19 @@ START_S = 180
 
 
 class SidecarProcess:
-    """Started by `start` or `with`, as often as wanted on the same home."""
+    """Started by `start` or `with`, as often as wanted on the same home.
 
-    def __init__(self, home: Path, *, engine_args: tuple[str, ...] = ()) -> None:
+    Args:
+        home: its folder.
+        engine_args: flags of its vLLM.
+        flags: its own.
+    """
+
+    def __init__(
+        self, home: Path, *, engine_args: tuple[str, ...] = (), flags: tuple[str, ...] = ()
+    ) -> None:
         self.home = home
-        self._engine_args = engine_args
+        self._engine_args, self._flags = engine_args, flags
         models = load().models_dir  # shared, so that the demo model is made once per machine
         models.mkdir(parents=True, exist_ok=True)
         (home / "models").symlink_to(models)
@@ -57,7 +65,7 @@ class SidecarProcess:
     def start(self) -> None:
         """Start it and wait until it serves. Injection must be on."""
         argv = [sys.executable, "-m", "inferscale_sidecar.cli", "start", "--json", "--port", "0"]
-        argv += ["--model", "demo", "--", *self._engine_args]
+        argv += ["--model", "demo", *self._flags, "--", *self._engine_args]
         with (self.home / "sidecar.log").open("ab") as log:
             self._process = subprocess.Popen(
                 argv, env=self._env, stdout=subprocess.PIPE, stderr=log
