@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import PoolResetState
 
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store.sqlite_thread import ThreadConnection
@@ -54,10 +55,12 @@ def create_sqlite(url: URL) -> AsyncEngine:
         connect_args={"timeout": BUSY_TIMEOUT_S, "async_creator_fn": ThreadConnection},
         pool_size=8,
         max_overflow=24,
+        pool_reset_on_return=None,  # by `_reset`
         hide_parameters=True,  # they are people's memories; errors end in logs
     )
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "begin", _begin)
+    event.listen(engine.sync_engine, "reset", _reset)
     return engine
 
 
@@ -94,6 +97,13 @@ def _begin(connection: Connection) -> None:
     # FULL: an acknowledged write survives a power cut, not only kill -9.
     connection.exec_driver_sql(f"PRAGMA synchronous={synchronous}")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _reset(connection: Any, record: Any, state: PoolResetState) -> None:
+    """Undo what a use of the connection left open, without a look at it where nothing can be."""
+    is_open = state.asyncio_safe and not state.transaction_was_reset
+    if is_open and not record.driver_connection.is_settled:
+        connection.rollback()
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

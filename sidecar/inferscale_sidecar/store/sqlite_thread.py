@@ -25,10 +25,15 @@ class ThreadConnection(aiosqlite.Connection):
 
     Args:
         database, options: as for `sqlite3.connect`.
+
+    Attributes:
+        is_settled: the last that it did was a transaction in its thread, which has ended. Anything
+            else may have been cancelled half-way, and may even begin a transaction afterwards.
     """
 
     def __init__(self, database: str, **options: Any) -> None:
         self._home: int | None = None
+        self.is_settled = False
 
         def connect() -> sqlite3.Connection:
             self._home = threading.get_ident()
@@ -41,6 +46,7 @@ class ThreadConnection(aiosqlite.Connection):
     async def _execute(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if threading.get_ident() == self._home:
             return fn(*args, **kwargs)
+        self.is_settled = False
         found: T = await super()._execute(fn, *args, **kwargs)  # type: ignore[no-untyped-call]
         return found
 
@@ -55,7 +61,7 @@ async def run_in_thread(conn: AsyncConnection, work: Coroutine[Any, Any, T]) -> 
     """
     driver = (await conn.get_raw_connection()).driver_connection
     assert isinstance(driver, ThreadConnection)
-    running = asyncio.ensure_future(driver._execute(_drive, work))
+    running = asyncio.ensure_future(driver._execute(_settled, driver, work))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -65,6 +71,13 @@ async def run_in_thread(conn: AsyncConnection, work: Coroutine[Any, Any, T]) -> 
         if not running.cancelled():
             running.exception()  # seen: nobody is left who could be told
         raise
+
+
+def _settled(driver: ThreadConnection, work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return _drive(work)
+    finally:
+        driver.is_settled = not driver.in_transaction
 
 
 def _drive(work: Coroutine[Any, Any, T]) -> T:

@@ -4,12 +4,14 @@ have ended."""
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.sqlite_thread import ThreadConnection
 
 COUNT = text("SELECT count(*) FROM t")
 INSERT = text("INSERT INTO t VALUES (1)")
@@ -123,3 +125,67 @@ async def test_a_cancelled_transaction_keeps_its_connection_until_it_has_ended(
         await writing
     await second
     assert await database.run_read(_count) == 3
+
+
+@only_sqlite
+async def test_what_is_cancelled_while_it_begins_holds_no_lock(
+    database: Database, database_url: str
+) -> None:
+    """The thread still waits for the lock of another process, and gets it when nobody wants it."""
+    await database.run_write(_insert)
+    other = Database(database_url)
+    async with other.write():
+        waiting = asyncio.create_task(_hold(database))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        await asyncio.sleep(0.1)
+    await asyncio.wait({waiting})
+    async with asyncio.timeout(10):
+        await other.run_write(_insert)
+        await database.run_write(_insert)
+    assert await database.run_read(_count) == 3
+    await other.close()
+
+
+@only_sqlite
+async def test_what_was_left_open_is_undone_when_the_connection_is_given_back(
+    database: Database, database_url: str
+) -> None:
+    await database.run_write(_insert)
+    async with database.engine.connect() as conn:
+        driver = (await conn.get_raw_connection()).driver_connection
+        assert isinstance(driver, ThreadConnection)
+        await driver.execute("BEGIN IMMEDIATE")
+        await driver.execute("INSERT INTO t VALUES (2)")
+    other = Database(database_url)
+    async with asyncio.timeout(10):
+        await other.run_write(_insert)
+    assert await database.run_read(_count) == 2
+    await other.close()
+
+
+async def _hold(database: Database) -> None:
+    async with database.write() as conn:
+        await conn.execute(INSERT)
+        await asyncio.sleep(10)
+
+
+@only_sqlite
+async def test_a_transaction_takes_one_visit_to_the_thread(database: Database) -> None:
+    await database.run_read(_count)
+    async with database.engine.connect() as conn:
+        driver = (await conn.get_raw_connection()).driver_connection
+    assert isinstance(driver, ThreadConnection)
+    visits = []
+    queue = driver._tx
+
+    class Counting:
+        def put_nowait(self, item: Any) -> None:
+            visits.append(item)
+            queue.put_nowait(item)
+
+    driver._tx = Counting()  # type: ignore[assignment]
+    await database.run_write(_insert)
+    await database.run_read(_count)
+    driver._tx = queue
+    assert len(visits) == 2
