@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -142,6 +143,7 @@ def with_state(query: Select[Any], fingerprint: str | BindParameter[str] | None)
     return query.select_from(joined)
 
 
+@lru_cache(maxsize=16)  # of the running engine; whoever adds conditions makes another
 def select_memories(fingerprint: str | BindParameter[str] | None) -> Select[Any]:
     """All memories with their state; the caller adds the conditions."""
     columns = (*memories.c, has_state(fingerprint).label("kv_state"))
