@@ -4,11 +4,11 @@ Each dtype is an engine of its own, with the same items, prompts and answers (th
 `benchmarks.quality`). `bytes_per_token` is what an item of the `dtype` takes per token and rank,
 `bf16_bytes_per_token` what an uncompressed one takes. `kl_added` is the mean KL, over the positions
 of the right answers, of the dtype's injection from uncompressed injection. Builds and questions go
-one by one: what is computed beside other requests rounds differently. The row of bf16 says how
-much: its `kl_added` is of the same uncompressed items, encoded beside each other in place of one
-after the other, the floor of this measurement (`kl_repeated`: the same requests once more, with the
-same items). `--compute float32` has the model compute so, which takes the floor away and leaves
-what the format itself does; uncompressed items are then float32.
+one by one: what is computed beside other requests rounds differently. The row of bf16 says what
+that alone does: its `kl_added` is of the same uncompressed items, encoded beside each other in
+place of one after the other (`kl_repeated`: the same requests once more, with the same items).
+`--compute float32` has the model compute so, which takes rounding away and leaves what the format
+itself does; uncompressed items are then float32.
 """
 
 import asyncio
