@@ -199,6 +199,9 @@ class Metrics:
         lookups = self._counter("kv_lookups", "Items asked of the bank.", "outcome")
         broken = self._counter("kv_checksum_failures", "Items that failed their checksum.")
         delayed = self._counter("delayed_requests", "Put off to a later step of the engine.")
+        forgotten = self._counter(
+            "prefix_cache_forgotten_blocks", "Taken out of vLLM's prefix cache: a text was deleted."
+        )
         self.arena_evictions = {tier: Growth(evictions.labels(tier)) for tier in ARENAS}
         self.kv_growth = {
             "evicted_items": Growth(evictions.labels("disk")),
@@ -206,6 +209,7 @@ class Metrics:
             "bank_misses": Growth(lookups.labels("miss")),
             "corrupt_items": Growth(broken),
             "delayed_requests": Growth(delayed),
+            "forgotten_blocks": Growth(forgotten),
         }
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

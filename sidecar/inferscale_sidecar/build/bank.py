@@ -5,6 +5,7 @@ after the bank has dropped the key, so a crash between the two repeats it and lo
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable
 
@@ -14,6 +15,7 @@ from inferscale_sidecar.engine.base import Engine
 log = logging.getLogger(__name__)
 
 BATCH = 500
+_KEY = re.compile("[0-9a-f]{64}")
 BIND_EVERY_S = 3600.0
 
 
@@ -42,14 +44,15 @@ class Binder:
 
 
 async def purge(store: BuildStore, engine: Engine, fingerprint: str) -> int:
-    """Deletes what the store wants gone; returns how many keys.
+    """Deletes what the store wants gone; returns how many keys and names.
 
     Raises:
         EngineUnavailable: the rest stays queued.
     """
     count = 0
     while keys := await store.take_purges(fingerprint, limit=BATCH):
-        await engine.delete(keys)
+        items = [key for key in keys if _KEY.fullmatch(key)]
+        await engine.delete(items, keys)  # the id of a memory may look like a key: both then
         await store.finish_purges(keys, fingerprint=fingerprint)
         count += len(keys)
     return count

@@ -31,6 +31,8 @@ class Rendering:
     handle: str
     body: Mapping[str, Any]
     cache_salt: str
+    params: Mapping[str, Any]
+    """`kv_transfer_params`: what it shows (`show_params`)."""
 
 
 class LazyExactness:
@@ -89,5 +91,6 @@ class LazyExactness:
             "temperature": 0,
             "priority": BUILD_PRIORITY,
             "cache_salt": rendering.cache_salt,
+            "kv_transfer_params": dict(rendering.params),
         }
         await self._engine.complete(body)

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inferscale_sidecar.build.send import send_build
+from inferscale_sidecar.compose.head import Openings
 from inferscale_sidecar.compose.keys import tenant_tag
+from inferscale_sidecar.compose.shown import shown_blocks
 from inferscale_sidecar.core import PinnedBlock, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.errors import SidecarError
@@ -47,6 +49,7 @@ class PrefixWarmer:
         ledger: told which keys hold the text of which pinned blocks, and which go when; None if
             nobody wants to know.
         max_wait_s: how long a request may be held up by a prefix that is new.
+        openings: of the model's prompts.
     """
 
     def __init__(
@@ -55,8 +58,10 @@ class PrefixWarmer:
         *,
         ledger: PrefixLedger | None = None,
         max_wait_s: float = MAX_WAIT_S,
+        openings: Openings | None = None,
     ) -> None:
         self._engine, self._ledger, self._max_wait_s = engine, ledger, max_wait_s
+        self._openings = openings or Openings()
         self._known: OrderedDict[bytes, float] = OrderedDict()  # until when, monotonic
         self._running: dict[tuple[bytes, int], asyncio.Task[None]] = {}  # and priority
 
@@ -91,7 +96,7 @@ class PrefixWarmer:
         if task is None:  # what runs behind all requests is not waited for by one
             wanted = _Wanted(
                 *(name, tenant, tuple(prefix_ids), cache_salt),
-                *(tuple(block.block_id for block in pinned), keep_s, priority),
+                *(tuple(pinned), keep_s, priority),
             )
             task = self._running[at] = asyncio.create_task(self._build(wanted))
             task.add_done_callback(lambda _: self._running.pop(at, None))
@@ -123,6 +128,7 @@ class PrefixWarmer:
                 prefix_end=len(ids),
                 cache_salt=wanted.cache_salt,
                 priority=wanted.priority,
+                shows=shown_blocks(wanted.pinned, self._openings),
             )
             await self._write_down(wanted, sorted(stored))
         except SidecarError as error:
@@ -137,8 +143,9 @@ class PrefixWarmer:
         if not (self._ledger and keys):
             return
         fingerprint = self._engine.fingerprint
-        if wanted.block_ids:
-            await self._ledger.put_block_prefixes(fingerprint, wanted.block_ids, keys)
+        if wanted.pinned:
+            block_ids = [block.block_id for block in wanted.pinned]
+            await self._ledger.put_block_prefixes(fingerprint, block_ids, keys)
         if wanted.keep_s is not None:
             await self._ledger.purge_later(fingerprint, keys, keep_s=wanted.keep_s)
 
@@ -151,7 +158,7 @@ class _Wanted:
     tenant: Tenant
     prefix_ids: tuple[int, ...]
     cache_salt: str | None
-    block_ids: tuple[str, ...]
+    pinned: tuple[PinnedBlock, ...]
     keep_s: float | None
     priority: int
 

@@ -49,6 +49,8 @@ class PrefixFinder:
     def __init__(self, engine: Engine, lists: ListTokenizer) -> None:
         self._engine, self._frame, self._placement = engine, lists.frame, lists.placement
         self._probe = lists.split([_PROBE]).item_ids(0)
+        self.openings = lists.openings
+        """By which what is shown is found again."""
         self._found: OrderedDict[bytes, array[int]] = OrderedDict()
         self._prints_behind: dict[str, bool] = {}  # by fingerprint
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inferscale.protocol.engine import PARAMS_FIELD, Capture, build_params
+from inferscale.protocol.engine import PARAMS_FIELD, Capture, Shown, build_params
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.engine.settle import settled
 
@@ -24,6 +24,7 @@ async def send_build(
     prefix_end: int | None = None,
     cache_salt: str | None = None,
     priority: int = BUILD_PRIORITY,
+    shows: Sequence[Shown] = (),
 ) -> frozenset[str]:
     """Prefills `ids` and has the connector keep slices of their KV.
 
@@ -35,6 +36,7 @@ async def send_build(
         prefix_end: also keep the first so many tokens as an exact prefix.
         cache_salt: whose prefix cache to share; None: nobody's, so that every token is computed.
         priority: see `BUILD_PRIORITY`.
+        shows: texts in it that can be forgotten, if others share its prefix cache.
 
     Returns:
         The keys that the bank holds now.
@@ -52,7 +54,13 @@ async def send_build(
         "priority": priority,
         "cache_salt": cache_salt or secrets.token_hex(16),
         "kv_transfer_params": build_params(
-            engine.secret, request_id=request_id, salt=tag, captures=captures, prefix_end=prefix_end
+            engine.secret,
+            request_id=request_id,
+            salt=tag,
+            captures=captures,
+            prefix_end=prefix_end,
+            shows=shows,
+            is_scratch=cache_salt is None,
         ),
     }
     kept = _kept(await engine.complete(body))

@@ -7,13 +7,17 @@ items, both are refused rather than guessed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
+from inferscale_sidecar.compose.pinned import PINNED_HEADING
+from inferscale_sidecar.core import PinnedBlock
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer, Encoded
 from inferscale_sidecar.errors import Unsupported
 
 STRADDLES = "a token straddles two items"
 SPECIAL = "the text contains a special token"
+_MARGIN_CHARS = 12
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,15 @@ class ListTokens:
     def item_ids(self, at: int) -> tuple[int, ...]:
         """Token ids of item number `at`."""
         return self.ids[self.items[at].start : self.items[at].end]
+
+
+@dataclass(frozen=True)
+class Openings:
+    """Token ids inside the headings of both frames: what is shown in a frame stands behind the
+    first place where they are found. Empty: nobody knows, so it may stand anywhere."""
+
+    pinned: tuple[int, ...] = ()
+    items: tuple[int, ...] = ()
 
 
 class ListTokenizer:
@@ -91,6 +104,15 @@ class ListTokenizer:
         encoded = self._tokenizer.encode(prompt[: start + len(block)])
         return self._assign(encoded, start + len(self._frame.heading), lines, leading)
 
+    @cached_property
+    def openings(self) -> Openings:
+        """Of this model's prompts."""
+        block = self._frame.render(["."], [PinnedBlock(".", 1, ".", ".")])
+        prompt, _ = self._canonical(block)
+        encoded = self._tokenizer.encode(prompt)
+        headings = (PINNED_HEADING, self._frame.heading)
+        return Openings(*(_inside(encoded, prompt.rfind(text), len(text)) for text in headings))
+
     def _canonical(self, block: str) -> tuple[str, tuple[int, ...]]:
         if not self._tokenizer.has_chat_template:
             return block, self._tokenizer.leading_ids()
@@ -117,6 +139,15 @@ class ListTokenizer:
             special = SPECIAL if self._tokenizer.special_ids.intersection(ids) else None
             items.append(ItemTokens(start, token, special))
         return ListTokens((*leading, *encoded.ids), head_end, tuple(items))
+
+
+def _inside(encoded: Encoded, start: int, size: int) -> tuple[int, ...]:
+    """Ids of the tokens well inside some characters: whatever stands around these, they stay."""
+    if start < 0:
+        return ()
+    low, high = start + _MARGIN_CHARS, start + size - _MARGIN_CHARS
+    inside = (low <= begin and end <= high for begin, end in encoded.offsets)
+    return tuple(token for token, is_in in zip(encoded.ids, inside, strict=True) if is_in)
 
 
 def _placement(tokenizer: ChatTokenizer) -> Placement:

@@ -65,7 +65,7 @@ class AbsentEngine:
     async def clear(self) -> int:
         _refuse()
 
-    async def delete(self, keys: Sequence[str]) -> int:
+    async def delete(self, keys: Sequence[str], texts: Sequence[str] = ()) -> int:
         _refuse()
 
     async def report(self, request_id: str) -> EngineReport | None:

@@ -142,8 +142,9 @@ class Engine(Protocol):
         """The same, and which of them are on their way there."""
         ...
 
-    async def delete(self, keys: Sequence[str]) -> int:
-        """Drops items from the bank; returns how many were there."""
+    async def delete(self, keys: Sequence[str], texts: Sequence[str] = ()) -> int:
+        """Drops items from the bank; returns how many were there. Blocks of the prefix cache that
+        hold one of them, or one of `texts` (names, see `compose.shown`), are found no more."""
         ...
 
     async def clear(self) -> int:

@@ -142,8 +142,9 @@ class EngineClient:
         present, pending = (frozenset(answer.get(name, ())) for name in ("present", "pending"))
         return Presence(present, pending)
 
-    async def delete(self, keys: Sequence[str]) -> int:
-        answer = await self._control("POST", "/inferscale/items/delete", {"keys": list(keys)})
+    async def delete(self, keys: Sequence[str], texts: Sequence[str] = ()) -> int:
+        body = {"keys": list(keys), "texts": list(texts)}
+        answer = await self._control("POST", "/inferscale/items/delete", body)
         return int((answer or {}).get("deleted", 0))
 
     async def clear(self) -> int:

@@ -68,7 +68,7 @@ def make_builder(
         log.warning("%s", error)
         return None
     lists = ListTokenizer.for_model(tokenizer)
-    warmer = PrefixWarmer(engine, ledger=store)
+    warmer = PrefixWarmer(engine, ledger=store, openings=lists.openings)
     limits = _limits(config)
     queue = BuildQueue(
         store,

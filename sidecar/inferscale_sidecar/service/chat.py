@@ -7,8 +7,9 @@ is missing for injection costs speed only.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from inferscale.protocol.chat import MemoryField, Position
@@ -18,7 +19,7 @@ from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
 from inferscale_sidecar.compose.keys import cache_salt
 from inferscale_sidecar.compose.order import exact_items
-from inferscale_sidecar.core import Composition, Scope, Tenant
+from inferscale_sidecar.core import Composition, CompositionItem, Scope, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.service.chat_compose import Composer
 from inferscale_sidecar.service.chat_fields import (
@@ -159,18 +160,13 @@ class ChatService:
         """Which items are asked to be injected: the leading ones that have KV, never the suffix."""
         items = composition.items
         head = items[: len(items) - exact_items(items, field.fidelity)]
-        keys: list[str] = []
+        can_inject = bool(self._finder and self._engine.can_inject)
+        item_keys = await self._item_keys(tenant, items if can_inject else ())
         is_text = not field.inject or field.fidelity == "exact"
         reason: str | None = "not_requested" if is_text else None
-        if reason is None and not (self._finder and self._engine.can_inject):
+        if reason is None and not can_inject:
             reason = "disabled"
-        if reason is None and head:
-            versions = [(i.memory_id, i.version) for i in head]
-            known = await self._kv.kv_items(tenant.id, self._engine.fingerprint, versions)
-            for version in versions:
-                if version not in known:
-                    break
-                keys.append(known[version].key)
+        keys = takewhile(bool, item_keys[: len(head)] if reason is None else ())
         return MemoryPlan(
             request_id=f"mr_{secrets.token_hex(12)}",
             tenant_id=tenant.id,
@@ -178,9 +174,19 @@ class ChatService:
             items=len(items),
             blocks=len(composition.blocks),
             injectable=len(head),
-            keys=tuple(keys),
+            keys=tuple(key for key in keys if key),
+            item_keys=item_keys or (None,) * len(items),
             reason=reason,
         )
+
+    async def _item_keys(
+        self, tenant: Tenant, items: Sequence[CompositionItem]
+    ) -> tuple[str | None, ...]:
+        if not items:
+            return ()
+        versions = [(i.memory_id, i.version) for i in items]
+        known = await self._kv.kv_items(tenant.id, self._engine.fingerprint, versions)
+        return tuple(known[v].key if v in known else None for v in versions)
 
     async def finish(
         self, tenant: Tenant, prepared: PreparedRequest, answer: bytes, seconds: float

@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from inferscale.protocol.chat import MemoryField
-from inferscale.protocol.engine import inject_params
+from inferscale.protocol.engine import Shown, inject_params, show_params
 from inferscale_sidecar.build.exact import Rendering
 from inferscale_sidecar.build.prefix import PrefixWarmer
 from inferscale_sidecar.build.prefix_finder import At, PrefixFinder, leading
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
+from inferscale_sidecar.compose.head import Openings
 from inferscale_sidecar.compose.keys import tenant_tag
+from inferscale_sidecar.compose.shown import shown_blocks, shown_items
 from inferscale_sidecar.core import Composition, PinnedBlock, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.service.chat_fields import Endpoint, template_options
@@ -81,6 +83,8 @@ class Composer:
         prefix = await self._prefix(endpoint, body, pinned, at) if plan.keys else ()
         self._places[endpoint].put(body, block, at)
         if plan.reason is not None or not plan.items:
+            if self._finder and self._engine.is_ready:  # with our connector
+                self._add(body, self._shown(tenant, plan, composition))
             return plan
         if prefix and self._warmer:
             is_last = at == "last"
@@ -98,9 +102,32 @@ class Composer:
             salt=tenant_tag(tenant),
             items=plan.keys,
             stays_exact=self._is_lazy and plan.handle is not None,
+            shows=self._shows(plan, composition),
         )
-        body["kv_transfer_params"] = {**(body.get("kv_transfer_params") or {}), **ours}
-        return replace(plan, prefix_ids=prefix, rendering=self._rendering(endpoint, plan, body))
+        self._add(body, ours)
+        plan = replace(plan, prefix_ids=prefix)
+        if self._is_rendered_again(endpoint, plan):
+            shown = self._shown(tenant, plan, composition)
+            plan = replace(plan, rendering=self._rendering(endpoint, plan, body, shown))
+        return plan
+
+    def _add(self, body: dict[str, Any], params: Mapping[str, Any]) -> None:
+        body["kv_transfer_params"] = {**(body.get("kv_transfer_params") or {}), **params}
+
+    def _shows(self, plan: MemoryPlan, composition: Composition) -> tuple[Shown, ...]:
+        """What can be forgotten of the prompt."""
+        openings = self._finder.openings if self._finder else Openings()
+        items = shown_items(composition.items, plan.item_keys, openings)
+        return (*shown_blocks(composition.blocks, openings), *items)
+
+    def _shown(self, tenant: Tenant, plan: MemoryPlan, composition: Composition) -> dict[str, Any]:
+        """`kv_transfer_params` of a request that has the memory as text."""
+        return show_params(
+            self._engine.secret,
+            request_id=plan.request_id,
+            salt=tenant_tag(tenant),
+            shows=self._shows(plan, composition),
+        )
 
     async def _prefix(
         self, endpoint: Endpoint, body: Mapping[str, Any], pinned: Sequence[PinnedBlock], at: At
@@ -135,17 +162,21 @@ class Composer:
             return None
         return Turn(*rendered, composition.blocks, sent["cache_salt"])
 
-    def _rendering(
-        self, endpoint: Endpoint, plan: MemoryPlan, body: Mapping[str, Any]
-    ) -> Rendering | None:
+    def _is_rendered_again(self, endpoint: Endpoint, plan: MemoryPlan) -> bool:
         if not self._is_lazy or plan.handle is None or not plan.keys:
-            return None
-        if endpoint not in ("chat", "completions"):  # only vLLM knows how it renders the others
-            return None
-        if plan.position == "last":  # it stands elsewhere in the next turn
-            return None
-        shown: dict[str, Any] = {"prompt": body.get("prompt")}
+            return False
+        # Only vLLM knows how it renders the others; a `last` one stands elsewhere in the next turn.
+        return endpoint in ("chat", "completions") and plan.position != "last"
+
+    def _rendering(
+        self,
+        endpoint: Endpoint,
+        plan: MemoryPlan,
+        body: Mapping[str, Any],
+        shown: Mapping[str, Any],
+    ) -> Rendering:
+        rendered: dict[str, Any] = {"prompt": body.get("prompt")}
         if endpoint == "chat":
             messages = leading(body["messages"], self._placement)
-            shown = {"messages": messages, **template_options(body)}
-        return Rendering(plan.handle, shown, body["cache_salt"])
+            rendered = {"messages": messages, **template_options(body)}
+        return Rendering(str(plan.handle), rendered, body["cache_salt"], shown)

@@ -33,6 +33,7 @@ class MemoryPlan:
         blocks: number of pinned blocks before them.
         injectable: how many of them may be injected (all but the exact suffix).
         keys: of those that are asked to be injected, in prompt order.
+        item_keys: of all items, in prompt order; None for one without KV.
         prefix_ids: tokens before the first item, if known.
         reason: why nothing is asked of the engine; None if something is.
         rendering: of a handle, for its exact KV later on.
@@ -46,6 +47,7 @@ class MemoryPlan:
     blocks: int = 0
     injectable: int = 0
     keys: tuple[str, ...] = ()
+    item_keys: tuple[str | None, ...] = ()
     prefix_ids: tuple[int, ...] = ()
     reason: str | None = None
     rendering: Rendering | None = None

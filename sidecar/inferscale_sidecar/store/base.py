@@ -202,7 +202,8 @@ class KvPort(Protocol):
         """All keys that the bank should hold, in batches."""
 
     async def take_purges(self, fingerprint: str, *, limit: int) -> list[str]:
-        """Keys to delete from the bank. They come again until `finish_purges` is called."""
+        """Keys to delete from the bank, and names of texts to forget there (ids of memories and
+        blocks). They come again until `finish_purges` is called."""
 
     async def finish_purges(self, keys: Sequence[str], *, fingerprint: str | None = None) -> None:
         """These keys are out of the bank (of one engine fingerprint, or of all)."""

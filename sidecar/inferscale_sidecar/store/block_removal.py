@@ -1,7 +1,7 @@
 """Taking blocks away, with everything that derives from them.
 
 Invariant: afterwards no table holds their text, no handle names them, and the exact prefixes that
-the engine keeps of them are queued for purge.
+the engine keeps of them are queued for purge, and their ids, by which prompts showed them.
 """
 
 from datetime import datetime
@@ -21,6 +21,7 @@ from inferscale_sidecar.store.block_tables import (
     handle_blocks,
 )
 from inferscale_sidecar.store.columns import UtcDateTime
+from inferscale_sidecar.store.purges import queue_texts
 from inferscale_sidecar.store.records import Removed
 from inferscale_sidecar.store.schema import purges
 
@@ -35,6 +36,7 @@ async def remove_blocks(
     columns = ["fingerprint", "key", "created_at"]
     await conn.execute(insert(purges).from_select(columns, keys.where(its).distinct()))
     await conn.execute(delete(block_prefixes).where(its))
+    await queue_texts(conn, blocks.c.id, condition, now)
     lines = await conn.execute(delete(handle_blocks).where(handle_blocks.c.block_id.in_(victims)))
     await conn.execute(
         update(block_versions)

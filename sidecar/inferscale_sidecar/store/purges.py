@@ -1,4 +1,5 @@
-"""The purge queue in SQL: keys that have to leave a bank, now or from some moment on.
+"""The purge queue in SQL: keys that have to leave a bank, now or from some moment on, and names of
+texts that have to leave the prefix caches of its engines.
 
 Invariant: a key stays in the queue until its bank has dropped it, so a crash loses none.
 """
@@ -6,11 +7,28 @@ Invariant: a key stays in the queue until its bank has dropped it, so a crash lo
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import ColumnElement, delete, func, insert, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from inferscale_sidecar.store.columns import UtcDateTime
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.rows import batched
-from inferscale_sidecar.store.schema import kv_items, purges
+from inferscale_sidecar.store.schema import banks, kv_items, purges
+
+
+async def queue_texts(
+    conn: AsyncConnection, ids: ColumnElement[str], doomed: ColumnElement[bool], now: datetime
+) -> None:
+    """Queue the names of texts for all banks in use: whoever showed them forgets them.
+
+    Args:
+        conn: in a write transaction.
+        ids: the column of the names (`compose.shown`).
+        doomed: which rows of its table.
+    """
+    names = select(banks.c.fingerprint, ids, literal(now, UtcDateTime))
+    names = names.where(doomed, banks.c.given_up_at.is_(None)).order_by(ids)
+    await conn.execute(insert(purges).from_select(["fingerprint", "key", "created_at"], names))
 
 
 class SqlPurges:

@@ -1,7 +1,8 @@
 """Taking memories away, with everything that derives from them. Set-based SQL, no loops over rows.
 
 Invariant: after `remove` no table holds the text, the vector or a usable KV row of the memories,
-nor a KV row of an item that was encoded behind one of them; their keys are queued for purge.
+nor a KV row of an item that was encoded behind one of them; their keys are queued for purge, and
+their ids, by which prompts showed them.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.store import quota
 from inferscale_sidecar.store.columns import UtcDateTime
+from inferscale_sidecar.store.purges import queue_texts
 from inferscale_sidecar.store.records import Event, Removed
 from inferscale_sidecar.store.rows import batched
 from inferscale_sidecar.store.schema import (
@@ -80,6 +82,7 @@ async def remove(
     )
     num_sources = await conn.scalar(kept) or 0
     num_kv = await queue_purges(conn, doomed, now)
+    await queue_texts(conn, memories.c.id, condition, now)
     await _drop_from_extractions(conn, victims)
     links = memory_sources.c.memory_id.in_(victims) | memory_sources.c.source_id.in_(victims)
     await conn.execute(delete(memory_sources).where(links))

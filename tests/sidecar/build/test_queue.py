@@ -212,8 +212,10 @@ async def test_deletes_reach_the_bank_and_dependants_are_built_anew():
         await settled(queue)
         before = set(engine.bank)
         store.drop(first)
+        store.purges.append("the name of a text")
         await settled(queue)
     assert not before & set(engine.bank) and not store.purges
+    assert "the name of a text" in engine.forgotten
     assert set(engine.bank) == store.keys() and len(store.kv) == 1
 
 

@@ -1,6 +1,6 @@
 """A sidecar that can only chat: real services, routes, tokenizer; fake engine and store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -89,6 +89,13 @@ class Added:
         self.texts += [(tenant.id, scope, str(message.content)) for message in messages]
 
 
+def operation(body: Mapping[str, Any]) -> str | None:
+    """What a request asks of the connector."""
+    params = body.get("kv_transfer_params") or {}
+    op: str | None = params.get("inferscale", {}).get("op")
+    return op
+
+
 class Stage:
     def __init__(
         self,
@@ -103,7 +110,7 @@ class Stage:
         self.recall = FakeRecall(self.store)
         self.recorder = Recorder()
         lists = demo_lists()
-        self.warmer = PrefixWarmer(client, ledger=self.store)
+        self.warmer = PrefixWarmer(client, ledger=self.store, openings=lists.openings)
         self.queue = BuildQueue(self.store, client, lists, poll_s=0.05)
         finder = PrefixFinder(client, lists)
         self.turns = NextTurns(finder, self.warmer, keep_s=60)

@@ -39,7 +39,8 @@ def prefills(stage: Stage) -> list[dict[str, object]]:
     return [
         body
         for body in stage.engine.bodies
-        if body.get("priority") == BUILD_PRIORITY and "kv_transfer_params" not in body
+        if body.get("priority") == BUILD_PRIORITY
+        and body["kv_transfer_params"].get("inferscale", {"op": "show"})["op"] == "show"
     ]
 
 
@@ -96,7 +97,7 @@ async def test_what_does_not_fit_the_queue_is_dropped() -> None:
         await client.status()
         lazy = LazyExactness(client, after_uses=1)
         for n in range(3 * MAX_WAITING):
-            lazy.used(Rendering(f"mh_{n}", {"prompt": f"text {n}"}, "salt"))
+            lazy.used(Rendering(f"mh_{n}", {"prompt": f"text {n}"}, "salt", {}))
         engine.gate.set()
         await lazy.wait_idle()
         assert len(engine.bodies) == MAX_WAITING
@@ -108,7 +109,7 @@ async def test_stopping_aborts_the_prefill() -> None:
     async with engine.client() as client:
         await client.status()
         lazy = LazyExactness(client, after_uses=1)
-        lazy.used(Rendering("mh_1", {"prompt": "text"}, "salt"))
+        lazy.used(Rendering("mh_1", {"prompt": "text"}, "salt", {}))
         while not engine.bodies:
             await asyncio.sleep(0.01)
         await lazy.stop()

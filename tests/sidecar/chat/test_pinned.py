@@ -1,6 +1,6 @@
 """Pinned blocks in chats: always there, before the memories, which are injected all the same."""
 
-from tests.sidecar.chat.stage import Stage
+from tests.sidecar.chat.stage import Stage, operation
 from tests.sidecar.chat.test_memory import CHAT, FACTS, ask
 from tests.sidecar.engine.demo import demo_lists
 
@@ -53,7 +53,7 @@ async def test_a_block_that_quotes_a_memory_does_not_move_the_injection(stage: S
     assert (report["mode"], report["reason"]) == ("injected", None)
 
 
-async def test_a_block_alone_is_text_and_asks_nothing_of_the_engine(stage: Stage, http):
+async def test_a_block_alone_is_text_and_nothing_is_built_for_it(stage: Stage, http):
     stage.recall.blocks = (HUMAN,)
     answer = (await http.post(CHAT, json=ask({"user_id": "alice"}))).json()
     report = answer["memory"]
@@ -63,7 +63,7 @@ async def test_a_block_alone_is_text_and_asks_nothing_of_the_engine(stage: Stage
     )
     assert report["tokens"]["prefilled"] == answer["usage"]["prompt_tokens"]
     sent = stage.engine.bodies[-1]
-    assert "kv_transfer_params" not in sent and not stage.engine.builds
+    assert operation(sent) == "show" and not stage.engine.builds
     assert sent["messages"][0]["content"] == demo_lists().frame.render([], [HUMAN])
 
 

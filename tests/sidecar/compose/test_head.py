@@ -7,6 +7,7 @@ from tests.sidecar.engine.demo import demo_lists, demo_tokenizer
 
 from inferscale_sidecar.compose.frame import FOOTER
 from inferscale_sidecar.compose.head import SPECIAL, STRADDLES, ListTokenizer
+from inferscale_sidecar.core import PinnedBlock
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer, Encoded
 from inferscale_sidecar.errors import Unsupported
 
@@ -133,3 +134,20 @@ def test_a_model_without_a_template_is_encoded_as_plain_text(hf_tokenizer):
     plain._template = None
     tokens = ListTokenizer.for_model(plain).split(["a"])
     assert tokens.ids == demo_tokenizer().encode(demo_lists().frame.render(["a"])).ids
+
+
+def test_what_is_shown_stands_behind_an_opening_that_every_prompt_has():
+    frame, tokenizer, openings = demo_lists().frame, demo_tokenizer(), demo_lists().openings
+    assert len(openings.items) > 8 and len(openings.pinned) > 8
+    blocks = [PinnedBlock("b", 1, "human", "Name: Noor", "who she is")]
+    for system in SYSTEMS:
+        for question in ("Where?", "説明"):
+            messages = [{"role": "system", "content": system}] if system else []
+            messages.append({"role": "user", "content": question})
+            block = frame.render(["Likes tea."], blocks)
+            for placement in ("system", "user", "last"):
+                placed = frame.place(messages, block, placement=placement)
+                ids = tokenizer.encode(tokenizer.render(placed)).ids
+                for opening in (openings.items, openings.pinned):
+                    size = len(opening)
+                    assert [n for n in range(len(ids)) if ids[n : n + size] == opening]

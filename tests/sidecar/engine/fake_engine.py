@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from inferscale.protocol.engine import PROTOCOL_VERSION, SECRET_HEADER
 from inferscale_sidecar.engine.client import EngineClient
-from inferscale_vllm.operation import Build, Inject, parse
+from inferscale_vllm.operation import Build, Inject, Operation, parse
 
 from .demo import demo_tokenizer
 from .fake_shapes import answer, as_chat
@@ -29,6 +29,8 @@ SECRET = "a-secret-of-sixteen-or-more"
 class FakeEngine:
     def __init__(self) -> None:
         self.bank: dict[str, tuple[int, ...]] = {}
+        self.forgotten: list[str] = []
+        self.shown: list[tuple[Operation, tuple[int, ...]]] = []
         self.prefixes: set[tuple[str, tuple[int, ...]]] = set()
         self.reports: dict[str, dict[str, Any]] = {}
         self.bodies: list[dict[str, Any]] = []
@@ -104,6 +106,7 @@ class FakeEngine:
             case ["items", "delete"]:
                 keys = list(self.bank) if body.get("all") else body["keys"]
                 gone = [k for k in keys if self.bank.pop(k, None)]
+                self.forgotten += body.get("texts", [])
                 return JSONResponse({"deleted": len(gone)})
             case ["injection"]:
                 self.enabled = body["enabled"]
@@ -147,10 +150,12 @@ class FakeEngine:
         path = request.url.path
         ids = self._ids(as_chat(path, body))
         operation = parse(body.get("kv_transfer_params"), secret=SECRET)
+        if operation:
+            self.shown.append((operation, tuple(ids)))
         if isinstance(operation, Build):
             report = await self._build(operation, ids)
         else:
-            report = self._inject(operation, ids) if operation else None
+            report = self._inject(operation, ids) if isinstance(operation, Inject) else None
         if body.get("stream"):
             return StreamingResponse(self._events(), media_type="text/event-stream")
         try:

@@ -255,3 +255,17 @@ async def test_what_is_to_go_later_is_taken_then_and_not_before(
     assert await store.take_purges(ENGINE, limit=9) == ["k1", "k2"]
     await store.finish_purges(["k1"], fingerprint=ENGINE)
     assert await store.take_purges(ENGINE, limit=9) == ["k2"]
+
+
+async def test_who_showed_a_text_is_told_by_every_bank_in_use(store: SqlStore) -> None:
+    for bank in (ENGINE, "engine-2"):
+        await store.bind_bank(bank)
+    one, two = await _add(store, "one", "two")
+    await store.delete_memory(TENANT, one.id)
+    for bank in (ENGINE, "engine-2"):
+        assert await store.take_purges(bank, limit=9) == [one.id]
+    await store.finish_purges([one.id], fingerprint=ENGINE)
+    assert await store.take_purges(ENGINE, limit=9) == []
+    assert await store.take_purges("engine-2", limit=9) == [one.id]
+    await store.delete_scope(TENANT, ALICE)
+    assert await store.take_purges(ENGINE, limit=9) == [two.id]
