@@ -44,10 +44,14 @@ class _Live:
     private: int | None = None
 
     @property
+    def names(self) -> set[str]:
+        """Of the texts that it shows."""
+        return {name for frame in self.shows for name, _ in frame.texts}
+
+    @property
     def texts(self) -> set[str]:
         """Names of what it shows, keys of what may be injected into it."""
-        names = {name for frame in self.shows for name, _ in frame.texts}
-        return names.union(span.key for span in self.spans)
+        return self.names.union(span.key for span in self.spans)
 
 
 class Forgetter:
@@ -105,10 +109,10 @@ class Forgetter:
     def planned(self, request_id: str, spans: tuple[Span, ...]) -> None:
         """Its blocks have their names, and these items may be injected into it."""
         live = self._live[request_id]
-        live.spans = spans
-        if any(text in self._recent for text in live.texts):
-            begins = [at for at, text in self._begins(live) if text in self._recent]
-            self._seclude(live, min(begins, default=0))
+        live.spans = spans  # of items in service: no span is of one that was deleted
+        if any(name in self._recent for name in live.names):
+            begins = [at for at, name in self._begins(live) if name in self._recent]
+            self._seclude(live, min(begins))
 
     def finish(self, request: Any) -> None:
         """A request has ended; its blocks are still its own."""

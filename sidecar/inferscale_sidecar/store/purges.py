@@ -7,7 +7,7 @@ Invariant: a key stays in the queue until its bank has dropped it, so a crash lo
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, func, insert, literal, select
+from sqlalchemy import Column, ColumnElement, delete, func, insert, literal, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from inferscale_sidecar.store.columns import UtcDateTime
@@ -17,7 +17,7 @@ from inferscale_sidecar.store.schema import banks, kv_items, purges
 
 
 async def queue_texts(
-    conn: AsyncConnection, ids: ColumnElement[str], doomed: ColumnElement[bool], now: datetime
+    conn: AsyncConnection, ids: Column[str], doomed: ColumnElement[bool], now: datetime
 ) -> None:
     """Queue the names of texts for all banks in use: whoever showed them forgets them.
 
@@ -27,6 +27,7 @@ async def queue_texts(
         doomed: which rows of its table.
     """
     names = select(banks.c.fingerprint, ids, literal(now, UtcDateTime))
+    names = names.select_from(banks.join(ids.table, true()))  # every bank with every text
     names = names.where(doomed, banks.c.given_up_at.is_(None)).order_by(ids)
     await conn.execute(insert(purges).from_select(["fingerprint", "key", "created_at"], names))
 

@@ -332,22 +332,25 @@ async def test_a_policy_with_similar_items_finds_them_among_all():
     assert kv.context_ids == (first.memory_id, "m0009")
 
 
+LATE = "1a" * 32
+
+
 async def test_what_is_deleted_during_a_round_is_purged_without_waiting_for_the_next_poll():
     class Late(FakeStore):
         """Something is deleted right after the queue has asked what to purge."""
 
         async def take_purges(self, fingerprint: str, *, limit: int) -> list[str]:
             found = await super().take_purges(fingerprint, limit=limit)
-            if "late" in engine.bank and not self.purges:
-                self.purges.append("late")
+            if LATE in engine.bank and not self.purges:
+                self.purges.append(LATE)
                 queue.notify()
             return found
 
     engine, store = FakeEngine(), Late()
     async with engine.client() as client:
         queue = BuildQueue(store, client, demo_lists(), poll_s=3600)
-        engine.bank["late"] = (1, 2)
+        engine.bank[LATE] = (1, 2)
         queue.start()
         await settled(queue)
         await queue.stop()
-    assert "late" not in engine.bank
+    assert LATE not in engine.bank
