@@ -5,6 +5,8 @@ carries a `cache_salt` of its own: what is compared is never a hit on the build.
 """
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from inferscale.protocol.engine import Capture, build_params, inject_params, item_key
+from inferscale.protocol.engine import (
+    Capture,
+    Shown,
+    build_params,
+    inject_params,
+    item_key,
+    show_params,
+)
 from inferscale_kernels.ops.inject import rotate
 from inferscale_kernels.rope import RopeTable
 from inferscale_vllm.bank import Bank
@@ -192,6 +201,81 @@ class TestReuse:
         turn = [*prompt, *first.token_ids, *made.tail]
         answer = engine.complete(turn, made.inject("reuse 3", order))
         assert answer.report["native"] >= 640 and answer.report["injected"] == 0
+
+
+class TestForgotten:
+    """What is deleted leaves vLLM's own prefix cache, however it came there."""
+
+    def test_exact_text(self, engine: Any, plain_engine: Any, new_list: Any) -> None:
+        """An item that was shown as text: gone from where it began, and cold again."""
+        made = new_list(50, head=130, sizes=[30] * 20)
+        shows = [Shown(tuple(made.head[:8]), tuple((_name(k), k) for k in made.keys))]
+        params = show_params(SECRET, request_id="show", salt="tenant-a", shows=shows)
+        build(engine, made, "forgotten build")  # so that the items' tokens are known
+        cold = engine.complete(made.prompt(), params)
+        hit = engine.complete(made.prompt(), params)
+        assert (cold.cached_tokens, hit.cached_tokens) == (0, 640)
+        before = engine.status()["prefix_cache"]
+        engine.post("/inferscale/items/delete", {"keys": [], "texts": [_name(made.keys[10])]})
+        assert engine.status()["prefix_cache"]["waiting"] == 1
+        start = 130 + 10 * 30
+        assert engine.complete(made.prompt()).cached_tokens == start // 128 * 128
+        after = engine.status()["prefix_cache"]
+        assert after == {"forgotten_blocks": before["forgotten_blocks"] + 2, "waiting": 0}
+        engine.post("/inferscale/items/delete", {"keys": [], "texts": [_name(made.keys[0])]})
+        again = engine.complete(made.prompt())
+        plain_engine.complete([*made.head[:128], 5, 6], tokens=1)
+        expected = plain_engine.complete(made.prompt())
+        assert again.cached_tokens == expected.cached_tokens == 128
+        assert again.bits == expected.bits
+
+    def test_injected(self, engine: Any, plain_engine: Any, new_list: Any) -> None:
+        made = new_list(51, sizes=[25] * 20)
+        build(engine, made, "forgotten injected build")
+        order = random.Random(51).sample(range(20), 20)
+        prompt = made.prompt(order)
+        engine.complete(prompt, made.inject("forgotten 1", order), tokens=2)
+        hit = engine.complete(prompt, made.inject("forgotten 2", order), tokens=2)
+        assert hit.report["native"] == 512
+        gone = made.keys[order[10]]
+        assert engine.delete([gone]) == 1
+        third = engine.complete(prompt, made.inject("forgotten 3", order), tokens=2)
+        start = 20 + 10 * 25
+        assert third.report["native"] <= start
+        assert third.report["native"] + third.report["injected"] == start
+        exact = engine.complete(prompt)
+        assert exact.cached_tokens == 0 and exact.bits == plain_engine.complete(prompt).bits
+
+    def test_a_request_that_runs_meanwhile_ends_as_usual(self, engine: Any, new_list: Any) -> None:
+        made = new_list(52, head=130, sizes=[30] * 10)
+        shows = [Shown((), tuple((_name(k), None) for k in made.keys))]
+        params = show_params(SECRET, request_id="runs", salt="tenant-a", shows=shows)
+        engine.complete(made.prompt(), params, tokens=1)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(engine.complete, made.prompt(), params, tokens=200)
+            _wait_until_running(engine)
+            engine.post("/inferscale/items/delete", {"keys": [], "texts": [_name(made.keys[0])]})
+            other = engine.complete(made.prompt(), tokens=1)
+            assert not running.done(), "it was to be deleted from under a running request"
+            answer = running.result()
+        assert other.cached_tokens == 0
+        assert len(answer.token_ids) == 200 and engine.is_alive()
+        continued = [*made.prompt(), *answer.token_ids]
+        assert engine.complete(continued, tokens=1).cached_tokens <= 384
+
+
+def _name(key: str) -> str:
+    """By which the text of this item is forgotten."""
+    return f"memory {key[:16]}"
+
+
+def _wait_until_running(engine: Any) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for line in engine.http.get("/metrics").text.splitlines():
+            if line.startswith("vllm:num_requests_running") and not line.endswith(" 0.0"):
+                return
+    raise AssertionError("the request is not running")
 
 
 class TestFallback:
