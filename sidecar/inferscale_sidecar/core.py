@@ -173,6 +173,21 @@ class Composition:
 
 
 @dataclass(frozen=True)
+class Tail:
+    """Whose conversation it is whose end the bank keeps (`service/chat_turns.py`).
+
+    Args:
+        scope: who forgets any of it forgets the tail.
+        asked_at: aware UTC time at which the request came that has the conversation.
+        keep_s: for how many seconds it is kept.
+    """
+
+    scope: Scope
+    asked_at: datetime
+    keep_s: float
+
+
+@dataclass(frozen=True)
 class BuildItem:
     """A memory version whose KV is wanted. `owner` as in `Scope.owner`."""
 

@@ -12,7 +12,7 @@ from inferscale_sidecar.api.identity import ID_HEADERS
 from inferscale_sidecar.api.routes.threads import ThreadQuery
 from inferscale_sidecar.core import Scope
 from inferscale_sidecar.store.block_tables import block_scopes
-from inferscale_sidecar.store.schema import extractions, handles, memories
+from inferscale_sidecar.store.schema import extractions, handles, memories, purges
 from inferscale_sidecar.store.thread_tables import threads
 
 ALL = [Scope(*ids) for ids in product((None, "x"), repeat=len(wire.SCOPE_IDS))]
@@ -24,7 +24,7 @@ def test_the_ids_are_the_same_everywhere() -> None:
     assert tuple(wire.Scope.model_fields) == tuple(ID_HEADERS) == ids
     for shape in (wire.Memory, wire.HandleResponse, transfer_wire.MemoryLine):
         assert set(ids) <= set(shape.model_fields)
-    for table in (memories, handles, extractions, block_scopes):
+    for table in (memories, handles, extractions, block_scopes, purges):
         assert set(ids) <= set(table.c.keys())
     owners = set(ids) - {"run_id"}  # a thread is a run
     lines = (transfer_wire.ThreadLine, transfer_wire.MessageLine)

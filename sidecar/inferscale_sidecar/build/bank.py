@@ -7,7 +7,7 @@ after the bank has dropped the key, so a crash between the two repeats it and lo
 import logging
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from inferscale_sidecar.build.ports import BuildStore
 from inferscale_sidecar.engine.base import Engine
@@ -43,8 +43,16 @@ class Binder:
         self._bound = (fingerprint, time.monotonic() + BIND_EVERY_S)
 
 
-async def purge(store: BuildStore, engine: Engine, fingerprint: str) -> int:
+async def purge(
+    store: BuildStore,
+    engine: Engine,
+    fingerprint: str,
+    on_purge: Callable[[Sequence[str]], None] = lambda keys: None,
+) -> int:
     """Deletes what the store wants gone; returns how many keys and names.
+
+    Args:
+        on_purge: told the keys that are gone.
 
     Raises:
         EngineUnavailable: the rest stays queued.
@@ -53,6 +61,7 @@ async def purge(store: BuildStore, engine: Engine, fingerprint: str) -> int:
     while keys := await store.take_purges(fingerprint, limit=BATCH):
         items = [key for key in keys if _KEY.fullmatch(key)]
         await engine.delete(items, keys)  # the id of a memory may look like a key: both then
+        on_purge(items)
         await store.finish_purges(keys, fingerprint=fingerprint)
         count += len(keys)
     return count

@@ -7,7 +7,7 @@ it; a dead engine makes it wait, never fail; it touches items of one (tenant, ow
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,6 +54,7 @@ class BuildQueue:
         limits: size of a build request; `tokens` is cut to half of the engine's context at connect.
         max_in_flight: how many windows are in the engine at once.
         on_connect: called after each (re)connect, e.g. to forget which prefixes the engine knew.
+        on_purge: told which keys have left the bank.
         recorder: metrics.
         poll_s: how often it looks by itself.
     """
@@ -67,13 +68,14 @@ class BuildQueue:
         limits: WindowLimits | None = None,
         max_in_flight: int = 2,
         on_connect: Callable[[], None] = lambda: None,
+        on_purge: Callable[[Sequence[str]], None] = lambda keys: None,
         recorder: BuildRecorder | None = None,
         poll_s: float = POLL_S,
     ) -> None:
         self._store, self._engine = store, engine
         self._max_in_flight, self._poll_s = max_in_flight, poll_s
         self._limits = self._connected_limits = limits or WindowLimits()
-        self._on_connect = on_connect
+        self._on_connect, self._on_purge = on_connect, on_purge
         self._recorder = recorder or Silent()
         self._job = WindowJob(store, engine, lists, self._recorder)
         self._fingerprint: str | None = None
@@ -172,7 +174,7 @@ class BuildQueue:
         suspects, self._suspects = self._suspects, set()
         if suspects:
             await bank.check(self._store, self._engine, fingerprint, suspects)
-        await bank.purge(self._store, self._engine, fingerprint)
+        await bank.purge(self._store, self._engine, fingerprint, self._on_purge)
         if self._engine.can_inject:
             await self._build_all(fingerprint)
             await self._renew_all(fingerprint)

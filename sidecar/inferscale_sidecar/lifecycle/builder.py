@@ -76,6 +76,7 @@ def make_builder(
         lists,
         limits=limits,
         on_connect=warmer.clear,
+        on_purge=warmer.purged,
         recorder=make_recorder(metrics, engine),
     )
     check = QualityCheck(engine, tokenizer, lists, limits)
@@ -83,7 +84,7 @@ def make_builder(
     uses = USES_BEFORE_EXACT.get(config.inject.lazy_exactness)
     lazy = LazyExactness(engine, after_uses=uses) if uses else None
     finder = PrefixFinder(engine, lists)
-    turns = NextTurns(finder, warmer, keep_s=config.chat.keep_turns_s)
+    turns = NextTurns(finder, warmer)
     return Builder(tokenizer, lists, queue, warmer, gate, lazy, finder, turns)
 
 

@@ -7,8 +7,9 @@ is missing for injection costs speed only.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
@@ -19,7 +20,7 @@ from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.compose.frame import MemoryFrame, Placement
 from inferscale_sidecar.compose.keys import cache_salt
 from inferscale_sidecar.compose.order import exact_items
-from inferscale_sidecar.core import Composition, CompositionItem, Scope, Tenant
+from inferscale_sidecar.core import Composition, CompositionItem, Scope, Tail, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.service.chat_compose import Composer
 from inferscale_sidecar.service.chat_fields import (
@@ -68,6 +69,7 @@ class ChatService:
         turns: prepares next turns; None: each turn prefills what it needs itself.
         prepares_turns: whether it is asked to by requests that do not say.
         keep_turns_s: how long the bank keeps the end of a conversation.
+        clock: aware UTC time.
     """
 
     def __init__(
@@ -87,10 +89,12 @@ class ChatService:
         turns: NextTurns | None = None,
         prepares_turns: bool = True,
         keep_turns_s: float = 3600,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._engine, self._recall, self._kv, self._frame = engine, recall, kv, frame
         self._finder, self._places = finder, places(frame, placement)
         self._turns, self._prepares = turns, prepares_turns
+        self._keep_turns_s, self._clock = keep_turns_s, clock
         self._composer = Composer(
             engine,
             frame,
@@ -100,7 +104,6 @@ class ChatService:
             finder=finder,
             warmer=warmer,
             is_lazy=lazy is not None,
-            keep_s=keep_turns_s,
         )
         self.reports = ReportBook(engine)
         self._outcome = ChatOutcome(
@@ -119,7 +122,7 @@ class ChatService:
             InvalidInput: the body, or its field `memory`, is wrong.
             NotFound: the handle is unknown, expired or another tenant's.
         """
-        sent = dict(body)
+        asked_at, sent = self._clock(), dict(body)
         field = take_memory(sent)
         if ids and "memory" not in body and is_searchable(self._places[endpoint], sent):
             field = MemoryField.model_validate(dict(ids))
@@ -131,9 +134,12 @@ class ChatService:
             plan = await self._plan(tenant, field, composition)
             if plan.items or plan.blocks:
                 at = await self._composer.position(endpoint, body, field)
-                plan = await self._composer.compose(tenant, endpoint, sent, composition, plan, at)
+                tail = Tail(composition.scope, asked_at, self._keep_turns_s)
+                plan = await self._composer.compose(
+                    tenant, endpoint, sent, composition, plan, at, tail
+                )
                 if self._turns and (self._prepares if field.prepare is None else field.prepare):
-                    turn = self._composer.turn(endpoint, body, sent, composition, plan)
+                    turn = self._composer.turn(endpoint, body, sent, composition, plan, tail)
             self.reports.open(plan)
         path = self._places[endpoint].path
         return PreparedRequest(path, encoded(sent), bool(sent.get("stream")), plan, turn)

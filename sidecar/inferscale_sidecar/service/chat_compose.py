@@ -17,7 +17,7 @@ from inferscale_sidecar.compose.frame import MemoryFrame, Placement
 from inferscale_sidecar.compose.head import Openings
 from inferscale_sidecar.compose.keys import tenant_tag
 from inferscale_sidecar.compose.shown import shown_blocks, shown_items
-from inferscale_sidecar.core import Composition, PinnedBlock, Tenant
+from inferscale_sidecar.core import Composition, PinnedBlock, Tail, Tenant
 from inferscale_sidecar.engine.base import Engine
 from inferscale_sidecar.service.chat_fields import Endpoint, template_options
 from inferscale_sidecar.service.chat_place import Place
@@ -41,7 +41,6 @@ class Composer:
         rule: decides between that and behind the history.
         finder, warmer: as in `ChatService`.
         is_lazy: whether handles that are used again become exact.
-        keep_s: how long the bank keeps the end of a history.
     """
 
     def __init__(
@@ -55,12 +54,11 @@ class Composer:
         finder: PrefixFinder | None,
         warmer: PrefixWarmer | None,
         is_lazy: bool,
-        keep_s: float,
     ) -> None:
         self._engine, self._frame, self._rule = engine, frame, rule
         self._places, self._placement = places, placement
         self._finder, self._warmer = finder, warmer
-        self._is_lazy, self._keep_s = is_lazy, keep_s
+        self._is_lazy = is_lazy
 
     async def position(self, endpoint: Endpoint, body: Mapping[str, Any], field: MemoryField) -> At:
         """Where the memory of a client's body goes."""
@@ -75,8 +73,13 @@ class Composer:
         composition: Composition,
         plan: MemoryPlan,
         at: At,
+        tail: Tail,
     ) -> MemoryPlan:
-        """Puts the block into the body's text, and what is to be injected beside it."""
+        """Puts the block into the body's text, and what is to be injected beside it.
+
+        Args:
+            tail: whose conversation it is, if the block stands behind one.
+        """
         plan = replace(plan, position=at)
         pinned = composition.blocks
         block = self._frame.render([item.text for item in composition.items], pinned)
@@ -93,7 +96,7 @@ class Composer:
                 prefix,
                 cache_salt=body["cache_salt"],
                 pinned=pinned,
-                keep_s=self._keep_s if is_last else None,
+                tail=tail if is_last else None,
                 max_wait_s=HISTORY_WAIT_S if is_last else None,
             )
         ours = inject_params(
@@ -147,6 +150,7 @@ class Composer:
         sent: Mapping[str, Any],
         composition: Composition,
         plan: MemoryPlan,
+        tail: Tail,
     ) -> Turn | None:
         """What the next turn's prompt will begin with; None if there is nothing to prepare.
 
@@ -154,13 +158,14 @@ class Composer:
             body: the client's.
             sent: what the engine gets.
             composition, plan: of its memory.
+            tail: whose conversation it is.
         """
         if plan.position != "last" or plan.reason or not plan.items:
             return None
         rendered = self._places[endpoint].rendered(body, "last")
         if rendered is None or rendered[0][-1].get("role") == "assistant":  # it is continued
             return None
-        return Turn(*rendered, composition.blocks, sent["cache_salt"])
+        return Turn(*rendered, composition.blocks, sent["cache_salt"], tail)
 
     def _is_rendered_again(self, endpoint: Endpoint, plan: MemoryPlan) -> bool:
         if not self._is_lazy or plan.handle is None or not plan.keys:

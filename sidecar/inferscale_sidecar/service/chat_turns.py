@@ -20,7 +20,7 @@ from typing import Any
 from inferscale_sidecar.build.prefix import PrefixWarmer
 from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.build.send import BUILD_PRIORITY
-from inferscale_sidecar.core import PinnedBlock, Tenant
+from inferscale_sidecar.core import PinnedBlock, Tail, Tenant
 from inferscale_sidecar.service.chat_answers import final_text, streamed_text
 from inferscale_sidecar.service.chat_messages import Messages
 
@@ -39,12 +39,14 @@ class Turn:
         options: fields that change what the chat template writes.
         pinned: blocks that were shown, and will be again.
         cache_salt: whose prefix cache.
+        tail: whose conversation, and how long the bank keeps it.
     """
 
     messages: Messages
     options: Mapping[str, Any]
     pinned: tuple[PinnedBlock, ...]
     cache_salt: str
+    tail: Tail
 
 
 class NextTurns:
@@ -53,11 +55,10 @@ class NextTurns:
     Args:
         finder: renders what the next prompt will begin with.
         warmer: prefills it.
-        keep_s: how long the bank keeps it.
     """
 
-    def __init__(self, finder: PrefixFinder, warmer: PrefixWarmer, *, keep_s: float) -> None:
-        self._finder, self._warmer, self._keep_s = finder, warmer, keep_s
+    def __init__(self, finder: PrefixFinder, warmer: PrefixWarmer) -> None:
+        self._finder, self._warmer = finder, warmer
         self._running: set[asyncio.Task[None]] = set()
 
     def answered(self, tenant: Tenant, turn: Turn, answer: bytes, *, is_stream: bool) -> None:
@@ -97,7 +98,7 @@ class NextTurns:
                     prefix,
                     cache_salt=turn.cache_salt,
                     pinned=turn.pinned,
-                    keep_s=self._keep_s,
+                    tail=turn.tail,
                     priority=BUILD_PRIORITY,
                 )
         except Exception:  # the answer is out; whatever it was, it is in the log

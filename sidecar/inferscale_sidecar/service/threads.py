@@ -188,6 +188,7 @@ class ThreadService(ThreadContexts):
                 removed = await self._store.delete_thread(tenant.id, thread_id)
                 if removed is None:
                     raise not_found(thread_id)
+                self._on_write()
                 return removed
             own = Scope(user_id=thread.scope.user_id, run_id=thread_id)
             removed = await self._store.delete_scope(tenant.id, own)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from inferscale_sidecar.core import Tail
+
 
 class BankPort(Protocol):
     """Banks by name: `fingerprint`, here and in the other ports, names one bank of one engine.
@@ -24,6 +26,13 @@ class BankPort(Protocol):
     async def bank_emptied(self, fingerprint: str) -> None:
         """A bank that was given up holds nothing any more."""
 
-    async def purge_later(self, fingerprint: str, keys: Sequence[str], *, keep_s: float) -> None:
-        """The bank holds these keys, which are not to stay longer than so many seconds: queued for
-        purge from then on."""
+    async def purge_later(
+        self, fingerprint: str, keys: Sequence[str], tenant_id: str, tail: Tail
+    ) -> bool:
+        """The bank holds these keys of a conversation's end, which are not to stay longer than it
+        says, nor than until its scope is forgotten: queued for purge from then on.
+
+        Returns:
+            False if the scope, or a wider one, was forgotten after the request came: they are to
+            go now.
+        """

@@ -139,7 +139,7 @@ class MemoryPort(Protocol):
         """The same for all memories of a scope, in the same number of statements, and for blocks
         that are attached to it: those that are attached elsewhere too are only detached. Its
         threads go with their messages. If it is a user, and nothing narrower, so do the
-        documents."""
+        documents. What banks keep of its conversations is due for purge."""
 
     async def history(self, tenant_id: str, memory_id: str) -> list[VersionEvent]:
         """What happened to a memory, oldest first; empty if it never existed."""

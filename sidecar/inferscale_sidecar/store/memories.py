@@ -14,6 +14,7 @@ from inferscale_sidecar.store import block_removal, document_rows, memory_rows, 
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.document_port import Owner
 from inferscale_sidecar.store.idempotency import find_results, keep_results
+from inferscale_sidecar.store.purges import purge_tails
 from inferscale_sidecar.store.records import (
     SEARCHABLE,
     Added,
@@ -149,11 +150,12 @@ class SqlMemories:
             seq, now = await next_seq(conn, tenant_id), self._clock()
             removed = await removal.remove(conn, condition, seq=seq, now=now)
             removed += await block_removal.remove_scope(conn, tenant_id, scope, now)
-            removed += await remove_threads(conn, threads_in(tenant_id, scope))
+            removed += await remove_threads(conn, tenant_id, threads_in(tenant_id, scope), now)
             if scope == Scope(scope.user_id):  # documents belong to a user, and to nothing narrower
                 its = document_rows.owned(Owner(tenant_id, scope.user_id))
                 removed += Removed(0, 0, documents=await document_rows.remove(conn, its))
-            return removed
+            tails = await purge_tails(conn, tenant_id, scope, self._clock())
+            return removed + Removed(0, 0, tails=tails)
 
 
 async def _new_version(

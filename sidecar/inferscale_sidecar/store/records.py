@@ -125,7 +125,8 @@ class Page:
 @dataclass(frozen=True)
 class Removed:
     """Counts of what a deletion took away. `sources` are messages kept beside their facts,
-    `messages` those of threads, `detached_blocks` those that stay because they are shared."""
+    `messages` those of threads, `detached_blocks` those that stay because they are shared, `tails`
+    keys of conversations' ends, of all banks."""
 
     memories: int
     kv_items: int
@@ -137,6 +138,7 @@ class Removed:
     threads: int = 0
     messages: int = 0
     documents: int = 0
+    tails: int = 0
 
     def __add__(self, other: "Removed") -> "Removed":
         mine, theirs = astuple(self), astuple(other)

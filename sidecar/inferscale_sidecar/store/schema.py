@@ -37,6 +37,8 @@ from inferscale_sidecar.store.extraction_tables import extraction_turns as extra
 from inferscale_sidecar.store.extraction_tables import extractions as extractions
 from inferscale_sidecar.store.handle_schema import handle_items as handle_items
 from inferscale_sidecar.store.handle_schema import handles as handles
+from inferscale_sidecar.store.purge_tables import forgotten_scopes as forgotten_scopes
+from inferscale_sidecar.store.purge_tables import purges as purges
 
 meta = Table(
     "meta",
@@ -201,16 +203,6 @@ builds = Table(
     Column("error", Remark),
     Column("updated_at", UtcDateTime, nullable=False),
     PrimaryKeyConstraint("memory_id", "version", "fingerprint"),
-)
-
-purges = Table(
-    "purges",
-    metadata,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("fingerprint", String(128), nullable=False),
-    Column("key", String(64), nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
-    Index(None, "fingerprint", "key"),
 )
 
 idempotency = Table(

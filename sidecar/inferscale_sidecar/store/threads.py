@@ -13,6 +13,7 @@ from inferscale_sidecar.errors import Conflict
 from inferscale_sidecar.limits import Limits
 from inferscale_sidecar.store import quota, summaries
 from inferscale_sidecar.store.database import Database
+from inferscale_sidecar.store.purges import purge_tails, purge_tails_of_threads
 from inferscale_sidecar.store.records import Removed
 from inferscale_sidecar.store.rows import batched, lock_tenants, next_seq
 from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
@@ -159,18 +160,29 @@ class SqlThreads:
         is_this = and_(threads.c.tenant_id == tenant_id, threads.c.id == thread_id)
         async with self._db.write() as conn:
             await next_seq(conn, tenant_id)
-            removed = await remove_threads(conn, is_this)
-        return removed if removed.threads else None
+            row = await find_thread(conn, tenant_id, thread_id)
+            if row is None:
+                return None
+            now = self._clock()
+            removed = await remove_threads(conn, tenant_id, is_this, now)
+            tails = await purge_tails(conn, tenant_id, Scope(row.user_id, run_id=row.id), now)
+        return removed + Removed(0, 0, tails=tails)
 
 
-async def remove_threads(conn: AsyncConnection, condition: ColumnElement[bool]) -> Removed:
-    """Remove the threads for which `condition` (on `threads`) holds, with their messages."""
+async def remove_threads(
+    conn: AsyncConnection, tenant_id: str, condition: ColumnElement[bool], now: datetime
+) -> Removed:
+    """Remove the threads for which `condition` (on `threads`) holds, with their messages.
+
+    What banks keep of conversations that name them is due for purge.
+    """
+    tails = await purge_tails_of_threads(conn, tenant_id, condition, now)
     its = thread_messages.c.thread_num.in_(select(threads.c.num).where(condition))
     await quota.discount(conn, "messages", its)
     await quota.discount(conn, "threads", condition)
     messages = (await conn.execute(delete(thread_messages).where(its))).rowcount
     gone = (await conn.execute(delete(threads).where(condition))).rowcount
-    return Removed(0, 0, threads=gone, messages=messages)
+    return Removed(0, 0, threads=gone, messages=messages, tails=tails)
 
 
 async def _read(conn: AsyncConnection, ids: Sequence[str]) -> list[ThreadMessage]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from inferscale_sidecar.core import BuildItem, KvItem, Tenant
+from inferscale_sidecar.core import BuildItem, KvItem, Scope, Tail, Tenant
 from inferscale_sidecar.store.neighbour_port import EarlyItem
 
 MAX_FAILURES = 3
@@ -19,6 +19,8 @@ class FakeStore:
         self.given_up: set[str] = set()
         self.prefixes: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         self.doomed: dict[str, float] = {}
+        self.tails: list[tuple[str, Tail, tuple[str, ...]]] = []
+        self.forgotten: set[Scope] = set()
 
     def add(self, *texts: str, owner: str = "user:alice", tenant: str = "acme") -> list[BuildItem]:
         made = []
@@ -33,8 +35,14 @@ class FakeStore:
     ) -> None:
         self.prefixes.append((fingerprint, tuple(block_ids), tuple(keys)))
 
-    async def purge_later(self, fingerprint: str, keys: Sequence[str], *, keep_s: float) -> None:
-        self.doomed |= dict.fromkeys(keys, keep_s)
+    async def purge_later(
+        self, fingerprint: str, keys: Sequence[str], tenant_id: str, tail: Tail
+    ) -> bool:
+        self.tails.append((tenant_id, tail, tuple(keys)))
+        if is_forgotten := any(scope.covers(tail.scope) for scope in self.forgotten):
+            self.purges += keys
+        self.doomed |= dict.fromkeys(keys, 0.0 if is_forgotten else tail.keep_s)
+        return not is_forgotten
 
     def drop(self, item: BuildItem) -> None:
         """Deletes a memory; what was encoded behind it goes with it."""

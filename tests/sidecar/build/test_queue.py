@@ -258,6 +258,19 @@ async def test_a_full_bank_is_a_failure_that_waits_before_it_is_tried_again():
     assert store.failures["m0000", 1] == [NOT_KEPT] == [queue.progress.last_error]
 
 
+async def test_who_wants_to_know_is_told_which_keys_have_left_the_bank():
+    engine, store, told = FakeEngine(), FakeStore(), []
+
+    def note(keys) -> None:
+        assert set(keys) <= set(engine.deleted), "not before they are gone"
+        told.extend(keys)
+
+    async with running(engine, store, on_purge=note) as queue:
+        store.purges = ["ab" * 32, "the name of a text", "cd" * 32]
+        await settled(queue)
+    assert told == ["ab" * 32, "cd" * 32]
+
+
 async def test_with_injection_off_nothing_is_built_but_purges_are_done():
     engine, store = FakeEngine(), FakeStore()
     engine.enabled = False

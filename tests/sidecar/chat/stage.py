@@ -38,6 +38,7 @@ class FakeRecall:
         self._store = store
         self.asked: list[dict[str, Any]] = []
         self.blocks: tuple[PinnedBlock, ...] = ()
+        self.scope = Scope("alice")
 
     async def recall(self, tenant: Tenant, scope: Scope, query: str, **options: Any) -> Composition:
         self.asked.append({"tenant": tenant.id, "scope": scope, "query": query, **options})
@@ -52,7 +53,7 @@ class FakeRecall:
         mine = [i for i in self._store.live.values() if i.tenant_id == tenant.id]
         items = tuple(CompositionItem(i.memory_id, i.version, i.text, 0.5) for i in mine)
         end = NOW + timedelta(days=1)
-        return Composition(handle, tenant.id, Scope("alice"), items, NOW, end, self.blocks)
+        return Composition(handle, tenant.id, self.scope, items, NOW, end, self.blocks)
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Stage:
         self.warmer = PrefixWarmer(client, ledger=self.store, openings=lists.openings)
         self.queue = BuildQueue(self.store, client, lists, poll_s=0.05)
         finder = PrefixFinder(client, lists)
-        self.turns = NextTurns(finder, self.warmer, keep_s=60)
+        self.turns = NextTurns(finder, self.warmer)
         self.service = ChatService(
             client,
             self.recall,
@@ -127,6 +128,7 @@ class Stage:
             position=position,
             turns=self.turns,
             keep_turns_s=60,
+            clock=lambda: NOW,
         )
         self.added = Added()
         self.app = self._app()

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.sidecar.chat.stage import Stage, operation
+from tests.sidecar.chat.stage import NOW, Stage, operation
 from tests.sidecar.chat.test_memory import CHAT, FACTS
 from tests.sidecar.engine.demo import demo_lists, demo_tokenizer
 from tests.sidecar.engine.fake_engine import FakeEngine
@@ -13,7 +13,7 @@ from tests.sidecar.engine.fake_engine import FakeEngine
 from inferscale_sidecar.build.prefix_finder import PrefixFinder
 from inferscale_sidecar.build.send import BUILD_PRIORITY
 from inferscale_sidecar.compose.keys import tenant_tag
-from inferscale_sidecar.core import PinnedBlock
+from inferscale_sidecar.core import PinnedBlock, Scope, Tail
 from inferscale_sidecar.engine.tokenizer import ChatTokenizer
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -150,6 +150,25 @@ async def test_what_the_bank_keeps_of_a_conversation_goes_in_time(stage: Stage, 
     await ask(http, TALK)
     await stage.turns.wait_idle()
     assert len(stage.store.doomed) == 2 and set(stage.store.doomed.values()) == {60}
+
+
+async def test_whose_conversation_it_is_is_written_down_with_it(stage: Stage, http) -> None:
+    await stage.remember(*FACTS)
+    stage.recall.scope = Scope("alice", run_id="t1")
+    await ask(http, TALK)
+    await stage.turns.wait_idle()
+    assert {(tenant, tail) for tenant, tail, _ in stage.store.tails} == {
+        ("acme", Tail(Scope("alice", run_id="t1"), NOW, 60))
+    }
+
+
+async def test_a_user_who_is_forgotten_during_an_answer_leaves_no_turn(stage: Stage, http) -> None:
+    await stage.remember(*FACTS)
+    stage.store.forgotten.add(Scope("alice"))
+    await ask(http, TALK)
+    await stage.turns.wait_idle()
+    keys = {key for _, _, keys in stage.store.tails for key in keys}
+    assert len(keys) == 2 and keys == set(stage.store.purges)
 
 
 async def test_what_it_keeps_of_blocks_is_written_down_as_ever(stage: Stage, http) -> None:

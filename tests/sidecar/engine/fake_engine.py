@@ -30,6 +30,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.bank: dict[str, tuple[int, ...]] = {}
         self.forgotten: list[str] = []
+        self.deleted: list[str] = []
         self.shown: list[tuple[Operation, tuple[int, ...]]] = []
         self.prefixes: set[tuple[str, tuple[int, ...]]] = set()
         self.reports: dict[str, dict[str, Any]] = {}
@@ -106,6 +107,7 @@ class FakeEngine:
             case ["items", "delete"]:
                 keys = list(self.bank) if body.get("all") else body["keys"]
                 gone = [k for k in keys if self.bank.pop(k, None)]
+                self.deleted += keys
                 self.forgotten += body.get("texts", [])
                 return JSONResponse({"deleted": len(gone)})
             case ["injection"]:
@@ -206,12 +208,15 @@ class FakeEngine:
                 stored.append(capture.key)
         if build.prefix_end is not None:
             self.prefixes.add((build.salt, tuple(ids[: build.prefix_end])))
-            digest = hashlib.sha256(repr((build.salt, ids[: build.prefix_end])).encode())
-            stored.append(digest.hexdigest())
+            stored.append(self.key_of(build, tuple(ids[: build.prefix_end])))
         report = self._report(build.request_id, "build", len(ids), 0, None, stored)
         if self.writes_late:
             report["stored"], report["pending"] = [], stored
         return report
+
+    def key_of(self, build: Build, prefix: tuple[int, ...]) -> str:
+        """Of what the bank keeps of a prefix."""
+        return hashlib.sha256(repr((build.salt, prefix)).encode()).hexdigest()
 
     def _inject(self, inject: Inject, ids: list[int]) -> dict[str, Any]:
         injected, reason = self._matched(inject, tuple(ids))

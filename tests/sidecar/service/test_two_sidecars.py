@@ -8,14 +8,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 from tests.sidecar.engine.demo import demo_lists
 from tests.sidecar.engine.fake_engine import FakeEngine
 
 from inferscale.protocol.memory import Message
+from inferscale_sidecar.build.prefix import PrefixWarmer
 from inferscale_sidecar.build.queue import BuildQueue
-from inferscale_sidecar.core import Scope, Tenant
+from inferscale_sidecar.core import Scope, Tail, Tenant
 from inferscale_sidecar.errors import NotFound, Unauthenticated
 from inferscale_sidecar.index import FlatIndex
 from inferscale_sidecar.metrics import Metrics
@@ -41,6 +43,7 @@ class Sidecar:
     store: SqlStore
     engine: FakeEngine
     queue: BuildQueue
+    warmer: PrefixWarmer
     memory: MemoryService
     recall: RecallService
     tenants: TenantService
@@ -82,7 +85,8 @@ async def _start(stack: AsyncExitStack, url: str, bank: str) -> Sidecar:
     stack.push_async_callback(store.close)
     client = await stack.enter_async_context(engine.client())
     await client.status()
-    queue = BuildQueue(store, client, demo_lists(), poll_s=0.05)
+    warmer = PrefixWarmer(client, ledger=store)
+    queue = BuildQueue(store, client, demo_lists(), poll_s=0.05, on_purge=warmer.purged)
     stack.push_async_callback(queue.stop)
     embedder, metrics = HashEmbedder(), Metrics("test")
     await store.bind_embedder(embedder.name, embedder.dim)
@@ -97,7 +101,8 @@ async def _start(stack: AsyncExitStack, url: str, bank: str) -> Sidecar:
     recall = RecallService(store, searcher, ListFrame(), metrics, fingerprint=name)
     tenant = await store.get_tenant("default")
     assert tenant is not None
-    return Sidecar(store, engine, queue, memory, recall, TenantService(store, metrics), tenant)
+    tenants = TenantService(store, metrics)
+    return Sidecar(store, engine, queue, warmer, memory, recall, tenants, tenant)
 
 
 async def test_writes_of_one_are_found_by_the_other_at_once(pair: tuple[Sidecar, Sidecar]) -> None:
@@ -139,6 +144,29 @@ async def test_each_builds_for_its_own_bank_and_purges_it(pair: tuple[Sidecar, S
         assert len(await each.built()) == 1
         assert await each.states() == ["ready"]
     assert not first & set(one.engine.bank), "the first bank still holds what the other deleted"
+
+
+async def test_whoever_forgets_a_user_no_bank_keeps_her_conversations(
+    pair: tuple[Sidecar, Sidecar],
+) -> None:
+    """Nor does a sidecar believe that its engine does: the next turn is prefilled again."""
+    history = (1, 5, 9, 13)
+
+    async def turn(sidecar: Sidecar, user_id: str, ids: tuple[int, ...]) -> bool:
+        tail = Tail(Scope(user_id), datetime.now(UTC), 3600)
+        return await sidecar.warmer.ensure(sidecar.tenant, ids, tail=tail)
+
+    for each in pair:
+        await each.built()
+        assert await turn(each, "alice", history) and await turn(each, "bob", (*history, 17))
+        each.engine.bodies.clear()
+    await pair[0].memory.delete_all(pair[0].tenant, ALICE)
+    for each in pair:
+        await each.built()
+        (gone,) = each.engine.deleted
+        assert await turn(each, "bob", (*history, 17)) and not each.engine.bodies
+        assert await turn(each, "alice", history) and len(each.engine.bodies) == 1
+        assert gone == each.engine.key_of(each.engine.builds[-1], history)
 
 
 async def test_two_on_one_engine_agree_as_well(

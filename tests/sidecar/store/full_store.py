@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, MetaData, select
 
-from inferscale_sidecar.core import Composition, CompositionItem, KvItem, PinnedBlock, Scope
+from inferscale_sidecar.core import (
+    Composition,
+    CompositionItem,
+    KvItem,
+    PinnedBlock,
+    Scope,
+    Tail,
+)
 from inferscale_sidecar.store import SqlStore
 from inferscale_sidecar.store.block_port import BlockDraft
 from inferscale_sidecar.store.document_port import DocumentDraft, Owner
@@ -52,6 +59,8 @@ async def fill(store: SqlStore) -> dict[str, str]:
     )
     await store.mark_failed("model", await store.pending_builds("model", limit=9), "too hot")
     await _keep(store, ids["live"])
+    await store.purge_later("model@bank", ["k8"], TENANT, Tail(ALICE, NOW, 5e9))
+    await store.delete_scope(TENANT, Scope(run_id="nobody"))
     return ids
 
 

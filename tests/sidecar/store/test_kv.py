@@ -1,8 +1,5 @@
 """KV items, builds and purges: what is pending, what goes stale, and that no key is lost."""
 
-from datetime import timedelta
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -242,19 +239,6 @@ async def test_what_is_dropped_after_all_was_built_is_pending_again(
     await _add(twin, "four")
     assert await _pending(store) == ["three", "four"]
     await twin.close()
-
-
-async def test_what_is_to_go_later_is_taken_then_and_not_before(
-    store: SqlStore, clock: Any
-) -> None:
-    await store.purge_later(ENGINE, ["k1", "k2"], keep_s=60)
-    await store.purge_later("engine-2", ["k3"], keep_s=60)
-    await store.purge_later(ENGINE, ["k2"], keep_s=120)
-    assert await store.take_purges(ENGINE, limit=9) == []
-    clock.now += timedelta(seconds=60)
-    assert await store.take_purges(ENGINE, limit=9) == ["k1", "k2"]
-    await store.finish_purges(["k1"], fingerprint=ENGINE)
-    assert await store.take_purges(ENGINE, limit=9) == ["k2"]
 
 
 async def test_who_showed_a_text_is_told_by_every_bank_in_use(store: SqlStore) -> None:

@@ -10,12 +10,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
-from inferscale_sidecar.core import Composition, CompositionItem, KvItem, Scope
+from inferscale_sidecar.core import Composition, CompositionItem, KvItem, Scope, Tail
 from inferscale_sidecar.errors import ConfigError
 from inferscale_sidecar.store import SqlStore, migrations
 from inferscale_sidecar.store.database import Database
 from inferscale_sidecar.store.records import Draft
 from inferscale_sidecar.store.schema import metadata
+
+_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
 
 def _tables(connection: Connection) -> set[str]:
@@ -116,6 +118,30 @@ async def test_expiry_goes_down_without_bringing_back_what_has_expired(store: Sq
         assert list(purged) == ["k2"]
         await conn.run_sync(migrations.upgrade)
         assert await conn.run_sync(differences) == []
+
+
+async def test_tails_of_before_their_scopes_were_kept_are_due(store: SqlStore, clock: Any) -> None:
+    now = datetime.now(UTC)
+    clock.now = now
+    async with store._db.write() as conn:
+        await conn.run_sync(migrations.downgrade, "0014")
+        for key, due in (("later", now + timedelta(hours=1)), ("now", now - timedelta(hours=1))):
+            await conn.execute(
+                text("INSERT INTO purges (fingerprint, key, created_at) VALUES ('e', :key, :due)"),
+                {"key": key, "due": due if conn.dialect.name == "postgresql" else f"{due:{_TIME}}"},
+            )
+        await conn.run_sync(migrations.upgrade)
+        assert await conn.run_sync(differences) == []
+    clock.advance(seconds=60)
+    assert set(await store.take_purges("e", limit=9)) == {"later", "now"}
+    await store.purge_later("e", ["new"], "default", Tail(Scope("a"), clock(), 3600))
+    async with store._db.write() as conn:
+        await conn.run_sync(migrations.downgrade, "0014")
+        keys = await conn.execute(text("SELECT key FROM purges ORDER BY id"))
+        assert list(keys.scalars()) == ["later", "now", "new"]
+        await conn.run_sync(migrations.upgrade)
+        assert await conn.run_sync(differences) == []
+    assert "new" in await store.take_purges("e", limit=9)
 
 
 async def test_handles_of_the_past_do_not_go_down(store: SqlStore) -> None:
