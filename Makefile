@@ -72,9 +72,7 @@ format: setup ## rewrite files to the project's format
 
 test: check ## check, then every test (ARGS='-m "not engine"' for the quick ones)
 ifeq ($(ARGS),)
-# Two at a time, and then one: an engine computes on every core, and its threads wait for each other.
-	@$(PYTEST) -m "not engine" --numprocesses 2 --dist loadfile --no-loadscope-reorder
-	@$(PYTEST) -m engine
+	@$(PYTEST) --numprocesses 2 --dist loadscope --no-loadscope-reorder
 else
 	@$(PYTEST) $(ARGS)
 endif

@@ -299,11 +299,11 @@ def plain_engine(two_engines: list[EngineProcess]) -> EngineProcess:
     return two_engines[1]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def start_engine(
     demo_model_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., EngineProcess]]:
-    """Starts more engines with other flags or on the same bank."""
+    """Starts more engines with other flags or on the same bank, for one test."""
     started: list[EngineProcess] = []
 
     def start(**options: Any) -> EngineProcess:
