@@ -204,7 +204,7 @@ def test_tools_pass_through(http: httpx.Client, fresh: Fresh) -> None:
         fresh("Whom should I call?"),
         tools=[tool],
         tool_choice={"type": "function", "function": {"name": "call_cat"}},
-        max_tokens=40,
+        max_tokens=120,
     )
     (call,) = answer["choices"][0]["message"]["tool_calls"]
     assert call["function"]["name"] == "call_cat"
