@@ -13,7 +13,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     delete,
-    func,
     insert,
     literal,
     or_,
@@ -120,17 +119,16 @@ class SqlPurges:
 
     async def take_purges(self, fingerprint: str, *, limit: int) -> list[str]:
         here = (purges.c.fingerprint == fingerprint) & (purges.c.created_at <= self._clock())
-        # A key that came back into use meanwhile (same text, same neighbours) is not to go.
-        used = select(kv_items.c.key).where(kv_items.c.fingerprint == fingerprint)
+        # In the order of the index: with any other, all that waits would be sorted for each batch.
+        first = select(purges.c.key).where(here).order_by(purges.c.key).limit(limit)
         async with self._db.read() as conn:
-            if await conn.scalar(select(purges.c.id).where(here).limit(1)) is None:
+            if await conn.scalar(first.limit(1)) is None:
                 return []
         async with self._db.write() as conn:
-            await conn.execute(delete(purges).where(here, purges.c.key.in_(used)))
-            oldest = select(purges.c.key).where(here, purges.c.key.not_in(used))
-            oldest = oldest.group_by(purges.c.key)
-            query = oldest.order_by(func.min(purges.c.id)).limit(limit)
-            return list((await conn.scalars(query)).all())
+            while keys := list(dict.fromkeys(await conn.scalars(first))):
+                if wanted := await _without_used(conn, fingerprint, keys, here):
+                    return wanted
+        return []
 
     async def finish_purges(self, keys: Sequence[str], *, fingerprint: str | None = None) -> None:
         async with self._db.write() as conn:
@@ -153,3 +151,20 @@ async def _is_forgotten(conn: AsyncConnection, tenant_id: str, tail: Tail) -> bo
         forgotten_scopes.c.forgotten_at >= tail.asked_at,
     )
     return await conn.scalar(query.limit(1)) is not None
+
+
+async def _without_used(
+    conn: AsyncConnection, fingerprint: str, keys: Sequence[str], here: ColumnElement[bool]
+) -> list[str]:
+    """These keys without those that came back into use (same text, same neighbours).
+
+    Args:
+        here: which rows of the queue these leave.
+    """
+    used: set[str] = set()
+    for some in batched(keys):
+        items = (kv_items.c.fingerprint == fingerprint) & kv_items.c.key.in_(some)
+        used.update(await conn.scalars(select(kv_items.c.key).where(items)))
+    for some in batched(sorted(used)):
+        await conn.execute(delete(purges).where(here, purges.c.key.in_(some)))
+    return [key for key in keys if key not in used]

@@ -168,6 +168,19 @@ async def test_a_key_that_comes_back_before_its_purge_stays(store: SqlStore) -> 
     assert await store.take_purges(ENGINE, limit=9) == []
 
 
+async def test_keys_that_came_back_do_not_hide_those_that_did_not(store: SqlStore) -> None:
+    first = await _add(store, "tea", "coffee", "water")
+    items = [_kv(memory, key) for memory, key in zip(first, ("k1", "k2", "k3"), strict=True)]
+    await store.put_kv_items(items)
+    await store.delete_scope(TENANT, ALICE)
+    again = await _add(store, "tea", "coffee")
+    await store.put_kv_items([_kv(again[0], "k1"), _kv(again[1], "k2")])
+    assert await store.take_purges(ENGINE, limit=1) == ["k3"]
+    assert await store.take_purges(ENGINE, limit=9) == ["k3"]
+    await store.finish_purges(["k3"])
+    assert await store.take_purges(ENGINE, limit=9) == []
+
+
 @pytest.mark.parametrize("what", ["memory", "version", "context", "tenant"])
 async def test_kv_of_what_vanished_meanwhile_is_given_back(store: SqlStore, what: str) -> None:
     context, memory = await _add(store, "context", "memory")
