@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 NUM_REQUESTS = 520
 NUM_LISTS = 6
-NUM_TOKENS = 6
+NUM_TOKENS = 4
 BANK_BYTES = 11 * 2**20
 """The items take half as much again: 6 lists of 14 of 16 tokens, 12 kB each as int8."""
 NEAR_TIE_NATS = 0.4
@@ -31,8 +31,8 @@ def test_storm(start_engine: Any, plain_engine: Any, new_list: Any) -> None:
 
     Every answer without injection must be a quiet engine's.
     """
-    # 9 blocks of 128 tokens for up to 12 requests of up to 256 tokens each.
-    flags = {"--num-gpu-blocks-override": "9", "--max-num-seqs": "12", "--max-model-len": "1024"}
+    # 11 blocks of 128 tokens for up to 12 requests of up to 256 tokens each.
+    flags = {"--num-gpu-blocks-override": "11", "--max-num-seqs": "12", "--max-model-len": "1024"}
     engine = start_engine(
         flags=[text for flag in flags.items() for text in flag],
         bank_options={"bank_size_bytes": BANK_BYTES, "kv_store_dtype": "int8"},
