@@ -6,7 +6,7 @@ Owns the arithmetic of token ranges and nothing else: no vLLM, no bank, no clock
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -102,15 +102,21 @@ def find_chain(prompt: np.ndarray, items: Sequence[np.ndarray]) -> tuple[int, in
     best = (0, 0)
     if not items or not len(items[0]):
         return best
-    text, first = prompt.tobytes(), items[0].tobytes()
-    at = text.find(first)
+    text = prompt.tobytes()
+    for at in _places(text, items[0].tobytes()):
+        length = _chain_length(text, 4 * at, items)
+        if length >= best[1]:
+            best = (at, length)
+    return best
+
+
+def _places(text: bytes, part: bytes, start: int = 0) -> Iterator[int]:
+    """At which tokens `part` stands in a prompt, from token `start` on; both int32 as bytes."""
+    at = text.find(part, 4 * start)
     while at >= 0:
         if at % 4 == 0:
-            length = _chain_length(text, at, items)
-            if length >= best[1]:
-                best = (at // 4, length)
-        at = text.find(first, at + 1)
-    return best
+            yield at // 4
+        at = text.find(part, at + 1)
 
 
 def _chain_length(text: bytes, at: int, items: Sequence[np.ndarray]) -> int:
@@ -133,26 +139,20 @@ def begins_of(
         items: token ids (int32) by key.
     """
     begins: list[tuple[int, str]] = []
+    text = prompt.tobytes()
     for frame in shows:
         after = np.asarray(frame.after, np.int32)
-        found = _find(prompt, after, 0) if len(after) else -1
-        at = found + len(after) if found >= 0 else 0
+        found = next(_places(text, after.tobytes()), None) if len(after) else None
+        at = 0 if found is None else found + len(after)
         for name, key in frame.texts:
             ids = items.get(key) if key else None
-            found = -1 if ids is None else _find(prompt, ids, at)
-            begins.append((max(found, at), name))
-            if ids is not None and found >= 0:
-                at = found + len(ids)
+            found = None if ids is None else next(_places(text, ids.tobytes(), at), None)
+            if ids is None or found is None:
+                begins.append((at, name))
+                continue
+            begins.append((found, name))
+            at = found + len(ids)
     return begins
-
-
-def _find(prompt: np.ndarray, part: np.ndarray, start: int) -> int:
-    """Where `part` stands first in the prompt from token `start` on; -1 if nowhere."""
-    text, wanted = prompt.tobytes(), part.astype(np.int32).tobytes()
-    at = text.find(wanted, 4 * start)
-    while at >= 0 and at % 4:
-        at = text.find(wanted, at + 1)
-    return at // 4
 
 
 def item_spans(start: int, keys: Sequence[str], headers: Sequence[ItemHeader]) -> tuple[Span, ...]:
