@@ -117,13 +117,14 @@ async def _run(
     lines = (_LINE.format(n=n, books=37 * n % 101, letters=53 * n % 89) for n in range(size // 4))
     text = tokenizer.encode("".join(lines)).ids  # nowhere the same: an item is found only once
     prompt = (*tokenizer.leading_ids(), *text)[: size + TAIL_TOKENS]
-    failed_alone = 0
+    failed_alone, wait_s = 0, 0.0
     for attempt in range(ATTEMPTS):
+        await asyncio.sleep(wait_s)
         result = await _Experiment(engine, prompt, size, tolerance).run()
         failed_alone += not result.is_busy
         if result.passed or failed_alone == ALONE:
             return result
-        await asyncio.sleep(pause_s * 2**attempt if result.is_busy else 0)
+        wait_s = pause_s * 2**attempt if result.is_busy else 0.0
     log.warning("self-test: the engine is too busy for a verdict; it is to be repeated")
     return replace(result, passed=None, detail=f"the engine is busy, {result.detail}", is_busy=True)
 
