@@ -57,15 +57,11 @@ def check_quality(config: Config, url: str | None, api_key: str | None) -> Check
 def _part(code: str, name: str, state: str, good: str) -> Check:
     if state.startswith(good):
         return Check(code, "ok", f"{name}: {state}")
-    level = (
-        "warn"
-        if state.startswith(("starting", "not run", "no verdict", "off", "draining"))
-        else "fail"
-    )
+    is_mild = state.startswith(("starting", "not run", "no verdict", "off", "draining"))
     remedy = "memory is served as text; see the self-test and the engine's log"
     if code == "IS021":
         remedy = "see logs/engine.log in the home folder"
-    return Check(code, "warn" if level == "warn" else "fail", f"{name}: {state}", remedy)
+    return Check(code, "warn" if is_mild else "fail", f"{name}: {state}", remedy)
 
 
 def _fallbacks(metrics: str) -> Check:

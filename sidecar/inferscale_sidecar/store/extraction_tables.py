@@ -11,13 +11,7 @@ from sqlalchemy import (
     Table,
 )
 
-from inferscale_sidecar.store.columns import (
-    ID,
-    Remark,
-    UtcDateTime,
-    metadata,
-    scope_columns,
-)
+from inferscale_sidecar.store.columns import ID, Remark, UtcDateTime, metadata, scope_columns
 
 extractions = Table(
     "extractions",

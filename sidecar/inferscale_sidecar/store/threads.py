@@ -17,12 +17,7 @@ from inferscale_sidecar.store.purges import purge_tails, purge_tails_of_threads
 from inferscale_sidecar.store.records import Removed
 from inferscale_sidecar.store.rows import batched, lock_tenants, next_seq
 from inferscale_sidecar.store.thread_port import MessageDraft, MessagePage, ThreadPage
-from inferscale_sidecar.store.thread_rows import (
-    find_thread,
-    threads_in,
-    to_message,
-    to_thread,
-)
+from inferscale_sidecar.store.thread_rows import find_thread, threads_in, to_message, to_thread
 from inferscale_sidecar.store.thread_tables import thread_messages, threads
 
 
